@@ -1,0 +1,192 @@
+"""Recurrent cells: one step of a GRU (both forms) or an LSTM.
+
+What doesn't depend on the recurrence is computed by `project` for all steps at once, outside the
+loop; `__call__` is what remains inside it. A cell's state is a tuple whose first member is the
+hidden state `float32[B, H]`; the LSTM's second is its memory.
+"""
+
+from typing import TypeAlias
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from bahdanau_jax.config import ModelConfig
+from bahdanau_jax.initialization import Initialization, initialization, per_gate
+
+CellState: TypeAlias = tuple[Array, ...]
+
+
+class RecurrentCell(nn.Module):
+    """What the three cells share: parameters, the input projection, layer normalisation.
+
+    Attributes:
+      units: H.
+      inputs: size of the input x.
+      context: size of a second input that is known only inside the loop; 0 for none.
+      layer_norm: normalise each projection (Ba, Kiros, Hinton 2016, section 3.1).
+      initialize: the distributions of the parameters.
+    """
+
+    units: int
+    inputs: int
+    context: int
+    layer_norm: bool
+    initialize: Initialization
+
+    GATES = 0
+
+    def setup(self):
+        """Declares W (input), U (recurrence), C (context), b, and the gains of the norms."""
+        wide = self.GATES * self.units
+        kernel = per_gate(self.initialize.kernel, self.GATES)
+        self.W = self.param("W", kernel, (self.inputs, wide))
+        recurrent = per_gate(self.initialize.recurrent, self.GATES)
+        self.U = self.param("U", recurrent, (self.units, wide))
+        self.b = self.param("b", self.initialize.bias, (wide,))
+        if self.context:
+            self.C = self.param("C", kernel, (self.context, wide))
+        if self.layer_norm:
+            self.gain_W = self.param("gain_W", nn.initializers.ones, (wide,))
+            self.gain_U = self.param("gain_U", nn.initializers.ones, (wide,))
+            if self.context:
+                self.gain_C = self.param("gain_C", nn.initializers.ones, (wide,))
+
+    def project(self, x: Array) -> Array:
+        """Returns the input's part of every gate, for all steps at once.
+
+        Args:
+          x: `float32[..., inputs]`.
+
+        Returns:
+          `float32[..., gates * H]`: x W + b.
+        """
+        projected = x @ self.W
+        if self.layer_norm:
+            projected = _normalise(projected, self.gain_W)
+        return projected + self.b
+
+    def initial_state(self, hidden: Array) -> CellState:
+        """Returns the state that starts from `hidden`, `float32[B, H]`."""
+        return (hidden,)
+
+    def _inputs(self, projected: Array, context: Array | None) -> Array:
+        """Adds the context's part to the input's: `float32[B, gates * H]`."""
+        if context is None:
+            return projected
+        added = context @ self.C
+        return projected + (_normalise(added, self.gain_C) if self.layer_norm else added)
+
+    def _recurrent(self, state: Array, first: int, last: int) -> Array:
+        """Returns the state's part of gates `first` to `last`: `float32[B, (last - first) * H]`."""
+        columns = slice(first * self.units, last * self.units)
+        product = state @ self.U[:, columns]
+        return _normalise(product, self.gain_U[columns]) if self.layer_norm else product
+
+
+class GRUBefore(RecurrentCell):
+    """The paper's GRU: the reset gate acts before the recurrent product (Cho et al. 2014).
+
+    Bahdanau et al. 2014, appendix A.1.1 and A.2.2.
+    """
+
+    GATES = 3
+
+    def __call__(
+        self, state: CellState, projected: Array, context: Array | None = None
+    ) -> CellState:
+        """Takes one step.
+
+        Args:
+          state: (s_{i-1},), `float32[B, H]`.
+          projected: what `project` returned for this step, `float32[B, 3H]`.
+          context: c_i, `float32[B, context]`, or None.
+
+        Returns:
+          (s_i,), `float32[B, H]`.
+        """
+        (s,) = state
+        inputs = self._inputs(projected, context)
+        gates = nn.sigmoid(inputs[:, : 2 * self.units] + self._recurrent(s, 0, 2))
+        reset, update = jnp.split(gates, 2, axis=-1)
+        proposal = jnp.tanh(inputs[:, 2 * self.units :] + self._recurrent(reset * s, 2, 3))
+        return ((1 - update) * s + update * proposal,)
+
+
+class GRUAfter(RecurrentCell):
+    """The GRU of cuDNN, PyTorch and Flax: the reset gate acts after the recurrent product."""
+
+    GATES = 3
+
+    def setup(self):
+        """Declares a bias inside the reset gate's product beside the shared parameters."""
+        super().setup()
+        self.b_u = self.param("b_u", self.initialize.bias, (self.units,))
+
+    def __call__(
+        self, state: CellState, projected: Array, context: Array | None = None
+    ) -> CellState:
+        """Takes one step; arguments and result as for `GRUBefore`."""
+        (s,) = state
+        inputs = self._inputs(projected, context)
+        recurrent = self._recurrent(s, 0, 3)
+        gates = nn.sigmoid(inputs[:, : 2 * self.units] + recurrent[:, : 2 * self.units])
+        reset, update = jnp.split(gates, 2, axis=-1)
+        proposal = jnp.tanh(
+            inputs[:, 2 * self.units :] + reset * (recurrent[:, 2 * self.units :] + self.b_u)
+        )
+        return ((1 - update) * proposal + update * s,)
+
+
+class LSTM(RecurrentCell):
+    """The LSTM without peepholes; gates in the order input, forget, proposal, output."""
+
+    GATES = 4
+
+    def initial_state(self, hidden: Array) -> CellState:
+        """Returns (hidden, memory of zeros), each `float32[B, H]`."""
+        return (hidden, jnp.zeros_like(hidden))
+
+    def __call__(
+        self, state: CellState, projected: Array, context: Array | None = None
+    ) -> CellState:
+        """Takes one step; `state` is (hidden, memory), `projected` is `float32[B, 4H]`."""
+        hidden, memory = state
+        gates = self._inputs(projected, context) + self._recurrent(hidden, 0, 4)
+        admit, forget, proposal, emit = jnp.split(gates, 4, axis=-1)
+        memory = nn.sigmoid(forget) * memory + nn.sigmoid(admit) * jnp.tanh(proposal)
+        return (nn.sigmoid(emit) * jnp.tanh(memory), memory)
+
+
+def make_cell(
+    config: ModelConfig, units: int, inputs: int, *, context: int = 0, name: str | None = None
+) -> RecurrentCell:
+    """Returns the cell that `config` names.
+
+    Args:
+      config: `cell`, `gru_reset`, `layer_norm` and `initialization` are read.
+      units: H.
+      inputs: size of the input.
+      context: size of the second input, inside the loop; 0 for none.
+      name: the parameters' place in the tree; None where an attribute gives it.
+    """
+    if config.cell == "lstm":
+        kind = LSTM
+    else:
+        kind = GRUBefore if config.gru_reset == "before" else GRUAfter
+    return kind(
+        units=units,
+        inputs=inputs,
+        context=context,
+        layer_norm=config.layer_norm,
+        initialize=initialization(config.initialization),
+        name=name,
+    )
+
+
+def _normalise(x: Array, gain: Array) -> Array:
+    """Layer normalisation over the last axis, without a bias of its own: the cell adds one."""
+    mean = x.mean(-1, keepdims=True)
+    variance = x.var(-1, keepdims=True)
+    return (x - mean) * jax.lax.rsqrt(variance + 1e-6) * gain

@@ -1,0 +1,300 @@
+"""Saving and restoring the state of training: asynchronous, atomic, checked by checksums.
+
+    latest/00002000/    the last few saves
+    best/00001500/      a copy of the best save, which the pruning of `latest` never touches
+    writing/            saves that aren't complete; never read
+
+A save is renamed into place after its checksums are written, so whatever lies in `latest/` and
+`best/` was complete once. Arrays are in Orbax's OCDBT format, all else is JSON. No other module
+imports Orbax.
+"""
+
+import concurrent.futures
+import contextlib
+import logging
+import os
+import shutil
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import jax
+import numpy as np
+import orbax.checkpoint as ocp
+from flax.traverse_util import flatten_dict, unflatten_dict
+from jax.experimental import multihost_utils
+
+from bahdanau_jax import checksums
+from bahdanau_jax.errors import InputError
+
+KEEP_LATEST = 2
+
+Which = int | Literal["latest", "best"]
+
+
+def _is_not_orbax_chatter(record: logging.LogRecord) -> bool:
+    return record.levelno >= logging.ERROR or "orbax" not in Path(record.pathname).parts
+
+
+# Orbax describes every step of a save at INFO and WARNING through absl's logger, which it shares
+# with the rest of the program; only its own records below ERROR are dropped.
+logging.getLogger("absl").addFilter(_is_not_orbax_chatter)
+
+
+class Restored(NamedTuple):
+    """What a checkpoint held."""
+
+    step: int  # updates done before the save
+    state: Any  # the tree of arrays, shaped as the template
+    progress: dict[str, Any]  # the loop's own state, as it was given to `save`
+
+
+class Checkpoints:
+    """The checkpoints of one run; every process of it calls every method, in the same order.
+
+    Reading never writes, so a run may be evaluated while it trains. A context manager.
+    """
+
+    def __init__(self, directory: str | os.PathLike[str]):
+        self._directory = Path(directory).absolute()
+        self._writing = self._directory / "writing"
+        handlers = ocp.DefaultCheckpointHandlerRegistry()
+        arrays, text = ocp.StandardCheckpointHandler(), ocp.JsonCheckpointHandler()
+        for item in ("params", "rest"):
+            handlers.add(item, ocp.args.StandardSave, arrays)
+            handlers.add(item, ocp.args.StandardRestore, arrays)
+        handlers.add("progress", ocp.args.JsonSave, text)
+        handlers.add("progress", ocp.args.JsonRestore, text)
+        composite = ocp.CompositeCheckpointHandler(handler_registry=handlers)
+        self._checkpointer = ocp.AsyncCheckpointer(composite)
+        self._worker = concurrent.futures.ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
+        self._pending: concurrent.futures.Future[None] | None = None
+        self._saved = False
+
+    def __enter__(self) -> "Checkpoints":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def save(self, step: int, state: Any, progress: dict[str, Any], best: bool) -> None:
+        """Starts a save and returns once the arrays may be changed or donated.
+
+        Waits for the save before this one, and raises what went wrong in it. A checkpoint of the
+        same step is replaced; checkpoints of later steps, left by a run that was resumed from
+        further back, are removed.
+
+        Args:
+          step: updates done so far, at least 0; names the checkpoint.
+          state: tree of jax arrays (typed random keys included) with `params` at the top level.
+          progress: the loop's own state; whatever JSON can hold, infinities and NaN included.
+          best: whether this is the best state so far; if so it's also kept under `best/`.
+        """
+        self.wait()
+        if not self._saved and jax.process_index() == 0:
+            # What a killed run left half-written.
+            shutil.rmtree(self._writing, ignore_errors=True)
+            self._writing.mkdir(parents=True)
+        self._saved = True
+        items = {name: ocp.args.StandardSave(tree) for name, tree in _items(state).items()}
+        self._checkpointer.save(
+            self._writing / f"{step:08d}",
+            args=ocp.args.Composite(**items, progress=ocp.args.JsonSave(progress)),
+            force=True,
+        )
+        self._pending = self._worker.submit(self._complete, step, best)
+
+    def wait(self) -> None:
+        """Waits until no save is under way, and raises whatever went wrong in it."""
+        pending, self._pending = self._pending, None
+        if pending is not None:
+            pending.result()
+
+    def close(self) -> None:
+        """Waits for the last save, then ends the threads; raises what went wrong in it."""
+        try:
+            self.wait()
+        finally:
+            self._worker.shutdown()
+            self._checkpointer.close()
+
+    def latest_step(self) -> int | None:
+        """Returns the newest checkpoint's step, None if there is no checkpoint."""
+        self.wait()
+        return max([*self._found("latest"), *self._found("best")], default=None)
+
+    def best_step(self) -> int | None:
+        """Returns the best checkpoint's step, None if none was ever the best."""
+        self.wait()
+        return max(self._found("best"), default=None)
+
+    def restore(self, template: Any, which: Which = "latest") -> Restored:
+        """Reads a checkpoint, after checking every byte of it.
+
+        A damaged checkpoint is reported as a warning and the newest good one is read instead.
+
+        Args:
+          template: tree like the state saved, of arrays or `jax.ShapeDtypeStruct`, for instance
+            from `jax.eval_shape`. Leaves are placed by their `sharding`; one without goes to this
+            process's first device.
+          which: `latest`, `best`, or a step, which is then read from that step or not at all.
+
+        Returns:
+          The step, the state and the progress.
+
+        Raises:
+          InputError: there is no good checkpoint, or it doesn't fit the template.
+        """
+        while True:
+            path = self._choose(which)
+            try:
+                return Restored(int(path.name), *self._load(path, template))
+            except (OSError, ValueError):
+                # A run that trains meanwhile may have removed it since it was chosen.
+                if path.exists():
+                    raise
+
+    def restore_params(self, template: Any, which: Which = "best") -> Restored:
+        """Reads the parameters alone, as evaluation needs them; the rest isn't even opened.
+
+        Args:
+          template: tree of the parameters; see `restore`.
+          which: as in `restore`. Where there is no best checkpoint, `best` reads the latest.
+
+        Returns:
+          The step, the parameters and the progress.
+
+        Raises:
+          InputError: there is no good checkpoint, or it doesn't fit the template.
+        """
+        restored = self.restore({"params": template}, which)
+        return restored._replace(state=restored.state["params"])
+
+    def _complete(self, step: int, best: bool) -> None:
+        """Waits for Orbax, then writes checksums, moves the save into place and prunes."""
+        self._checkpointer.wait_until_finished()
+        if jax.process_index() != 0:
+            return
+        name = f"{step:08d}"
+        written = self._writing / name
+        checksums.write(written)
+        if best:
+            # A copy and not a link, so that one bad block can't spoil both. It comes first: a run
+            # that dies in between resumes further back and finds the same best again.
+            copy = shutil.copytree(written, self._writing / f"best-{name}")
+            self._move(copy, self._directory / "best" / name)
+        self._move(written, self._directory / "latest" / name)
+        latest, former = self._found("latest"), self._found("best")
+        kept = sorted(s for s in latest if s <= step)[-KEEP_LATEST:]
+        outdated = [path for s, path in latest.items() if s not in kept]
+        outdated += [path for s, path in former.items() if best and s != step]
+        for path in outdated:
+            self._remove(path)
+
+    def _move(self, source: Path, target: Path) -> None:
+        target.parent.mkdir(exist_ok=True)
+        if target.exists():
+            self._remove(target)
+        source.rename(target)
+
+    def _remove(self, path: Path) -> None:
+        # Renamed first, so that nobody ever reads a directory that is half gone.
+        shutil.rmtree(path.rename(self._writing / f"removed-{path.parent.name}-{path.name}"))
+
+    def _found(self, kind: str) -> dict[int, Path]:
+        """Returns the complete checkpoints under `latest` or `best`, by step."""
+        paths = (self._directory / kind).glob("*")
+        return {int(path.name): path for path in paths if path.name.isdecimal()}
+
+    def _choose(self, which: Which) -> Path:
+        """Returns the path of the checkpoint to read; process 0 chooses for all."""
+        self.wait()
+        if jax.process_count() == 1:
+            return self._newest_good(which)
+        answer = np.full(2, -1)
+        if jax.process_index() == 0:
+            with contextlib.suppress(InputError):
+                path = self._newest_good(which)
+                answer = np.array([int(path.name), path.parent.name == "best"])
+        step, best = (int(x) for x in multihost_utils.broadcast_one_to_all(answer))
+        if step < 0:
+            return self._newest_good(which)  # raises in every process
+        return self._directory / ("best" if best else "latest") / f"{step:08d}"
+
+    def _newest_good(self, which: Which) -> Path:
+        # The copy under `best` comes before all others if it's wanted, else after its twin.
+        found = [(which == "best", s, False, path) for s, path in self._found("best").items()]
+        found += [(False, s, True, path) for s, path in self._found("latest").items()]
+        if isinstance(which, int):
+            found = [entry for entry in found if entry[1] == which]
+        damaged = 0
+        for *_, path in sorted(found, reverse=True):
+            damage = checksums.damage(path)
+            if damage is None:
+                if damaged:
+                    logging.warning("reading %s instead", path)
+                return path
+            if path.exists():
+                damaged += 1
+                logging.warning("the checkpoint %s is damaged: %s", path, damage)
+        wanted = f"checkpoint of step {which}" if isinstance(which, int) else "checkpoint"
+        cause = f"there is no {wanted}; train first, or check the workdir's path"
+        if damaged:
+            cause = f"every {wanted} is damaged; bring back a copy, or remove all and train anew"
+        raise InputError(f"{self._directory}: {cause}")
+
+    def _load(self, path: Path, template: Any) -> tuple[Any, dict[str, Any]]:
+        wanted = _items(jax.tree.map(_abstract, template))
+        self._check_fit(path, wanted)
+        items = {name: ocp.args.StandardRestore(tree) for name, tree in wanted.items()}
+        read = self._checkpointer.restore(
+            path, args=ocp.args.Composite(**items, progress=ocp.args.JsonRestore())
+        )
+        arrays = flatten_dict({item: read[item] for item in items})
+        state = jax.tree_util.tree_map_with_path(lambda path, _: arrays[_address(path)], template)
+        return state, read["progress"]
+
+    def _check_fit(self, path: Path, wanted: dict[str, Any]) -> None:
+        """Raises InputError, naming an array, if the checkpoint holds other arrays than wanted."""
+        stored: Any = self._checkpointer.metadata(path).item_metadata
+        held = flatten_dict({item: stored[item].tree for item in wanted if item in stored})
+        expected = flatten_dict(wanted)
+        for name in sorted(expected.keys() | held.keys()):
+            a, b = _describe(held.get(name)), _describe(expected.get(name))
+            if a != b:
+                raise InputError(
+                    f"the checkpoint {path} is of another model or optimizer: {'.'.join(name)} is "
+                    f"{a} there and {b} here; use the configuration that it was trained with"
+                )
+
+
+def _address(key_path: tuple[Any, ...]) -> tuple[str, ...]:
+    """Returns where a leaf is saved: the item, `params` or `rest`, then the names within it."""
+    names = tuple(jax.tree_util.keystr((key,), simple=True) for key in key_path)
+    return names if names[0] == "params" else ("rest", *names)
+
+
+def _items(state: Any) -> dict[str, Any]:
+    """Splits a state into the items to save: nested dicts of leaves, whatever its own classes.
+
+    Plain dicts keep a checkpoint readable by a program that doesn't know the optimizer's classes,
+    and parameters that are an item of their own can be read without the rest.
+    """
+    leaves = jax.tree_util.tree_flatten_with_path(state)[0]
+    return unflatten_dict({_address(path): leaf for path, leaf in leaves})
+
+
+def _abstract(leaf: Any) -> jax.ShapeDtypeStruct:
+    sharding = getattr(leaf, "sharding", None)
+    sharding = sharding or jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
+    return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding)
+
+
+def _describe(array: Any) -> str:
+    if array is None:
+        return "absent"
+    shape, dtype = array.shape, array.dtype
+    if jax.numpy.issubdtype(dtype, jax.dtypes.prng_key):
+        # Orbax lists a typed key by the words that it consists of.
+        data = jax.eval_shape(jax.random.key_data, jax.ShapeDtypeStruct(shape, dtype))
+        shape, dtype = data.shape, data.dtype
+    return f"{np.dtype(dtype).name}{list(shape)}"

@@ -1,0 +1,231 @@
+"""The configuration of an experiment: typed, checked, and the same in JSON.
+
+Fields are overridden on the command line by their path, `--config.model.attention.score=dot`.
+The comment behind a field says its unit and what is allowed; `validation.py` holds the rules
+between fields. Nothing here has a default that another file repeats.
+"""
+
+import dataclasses
+import difflib
+import json
+from typing import Any, TypeVar, get_type_hints
+
+from bahdanau_jax.errors import InputError
+
+T = TypeVar("T")
+
+
+@dataclasses.dataclass
+class VocabularyConfig:
+    """How text becomes ids; `kind` serves both sides unless `target_kind` names another."""
+
+    kind: str = "bpe"  # characters | symbols | words | unigram | bpe (the last two: SentencePiece)
+    target_kind: str = ""  # the same names; empty: as `kind`
+    size: int = 8000  # entries, special ones included; 0: all that occur (not for unigram, bpe)
+    target_size: int = 0  # entries of the target side; 0: as `size`
+    joint: bool = False  # one vocabulary from both sides' text
+
+
+@dataclasses.dataclass
+class DataConfig:
+    """Where the pairs come from, and the order in which they are read."""
+
+    source: str = ""  # tfds:NAME[/CONFIG] | text:DIR | tsv:DIR
+    source_language: str = ""  # text: the file suffix; tfds: the feature's name
+    target_language: str = ""
+    directory: str = ""  # tfds: where prepared data sets lie; empty: TFDS's own default
+    lowercase: bool = False  # lower-case both sides before anything else
+    max_length: int = 50  # tokens a side, end mark not counted; longer training pairs are left out
+    shapes: int = 12  # padded (source, target) shapes that training may compile, at most
+    pool: int = 0  # batches sorted by length together; 0: the whole epoch. The paper: 20
+    seed: int = 0  # order of the examples
+    vocabulary: VocabularyConfig = dataclasses.field(default_factory=VocabularyConfig)
+
+
+@dataclasses.dataclass
+class EncoderConfig:
+    """The recurrence over the source."""
+
+    units: int = 256  # hidden units of each direction
+    layers: int = 1
+    bidirectional: bool = True
+
+
+@dataclasses.dataclass
+class DecoderConfig:
+    """The recurrence over the target."""
+
+    units: int = 256  # hidden units
+    layers: int = 1
+
+
+@dataclasses.dataclass
+class AttentionConfig:
+    """The alignment model: which score, at which moment, over which positions."""
+
+    score: str = "additive"
+    # additive | dot | general | concat | concat_identity | projected | uniform | fixed
+    units: int = 128  # hidden size of the alignment model (additive, concat, projected)
+    scale: str = "none"  # none | sqrt (of the product's length) | learned (dot, general, projected)
+    bias: bool = False  # additive, concat: + b inside the tanh
+    normalize: bool = False  # additive, concat: g v / |v| in place of v_a
+    coverage: bool = False  # additive: the sum of past weights enters the tanh
+    window: str = "global"  # global | local_m | local_p
+    half_width: int = 10  # positions on each side of a local window's centre
+    renormalize: bool = True  # local_p: weights sum to one after the Gaussian; Luong's don't
+    query: str = "previous"  # previous (s_{i-1}) | intermediate (s'_i) | current (s_i)
+
+
+@dataclasses.dataclass
+class ModelConfig:
+    """What is computed; score, query, input feeding and readout are separate on purpose."""
+
+    cell: str = "gru"  # gru | lstm
+    gru_reset: str = "before"  # before (Cho 2014, the paper) | after (cuDNN, PyTorch)
+    embedding: int = 128  # size of a word's vector, both sides
+    encoder: EncoderConfig = dataclasses.field(default_factory=EncoderConfig)
+    decoder: DecoderConfig = dataclasses.field(default_factory=DecoderConfig)
+    attention: AttentionConfig = dataclasses.field(default_factory=AttentionConfig)
+    input_feeding: bool = False  # the attentional vector enters the next step (query = current)
+    initial_state: str = "backward"  # backward (the paper) | final | mean | zero
+    readout: str = "maxout"  # maxout (the paper) | attentional (Luong) | linear
+    readout_units: int = 128  # size of the readout vector (maxout: after pairs are reduced)
+    tie_embeddings: bool = False  # W_o is the target embedding transposed
+    residual: bool = False  # layers above the first add their input to their output
+    layer_norm: bool = False  # normalise each projection inside the recurrent cells
+    initialization: str = "glorot"  # glorot | paper (Bahdanau 2014, B.1) | uniform (Luong 2015)
+
+
+@dataclasses.dataclass
+class DropoutConfig:
+    """Probability that a component is zeroed, from 0 up to but not 1."""
+
+    embedding: float = 0.0
+    annotations: float = 0.0
+    readout: float = 0.0
+
+
+@dataclasses.dataclass
+class TrainConfig:
+    """How the parameters are found."""
+
+    steps: int = 10_000  # updates; ignored where epochs > 0
+    epochs: float = 0.0  # passes over the training split; 0: count by steps
+    eval_every: int = 1000  # steps
+    checkpoint_every: int = 1000  # steps
+    batch_size: int = 64  # sentences, over all devices
+    batch_tokens: int = 0  # padded tokens of the longer side, over all devices; 0: by sentences
+    optimizer: str = "adam"  # adam | adadelta | sgd
+    learning_rate: float = 1e-3
+    schedule: str = "constant"  # constant | linear | cosine | inverse_sqrt, after the warm-up
+    warmup_steps: int = 0  # steps of linear growth from zero
+    clip_norm: float = 1.0  # global norm of the gradient; 0: none
+    label_smoothing: float = 0.0  # mass spread evenly over the vocabulary, from 0 up to but not 1
+    dropout: DropoutConfig = dataclasses.field(default_factory=DropoutConfig)
+    log_every: int = 50  # steps between two lines of training figures in metrics.jsonl
+    patience: int = 0  # evaluations without a better train.metric before stopping; 0: never
+    metric: str = "nll_per_token"  # of the development split; chooses the best checkpoint
+    # nll_per_token | exact_match | per, wer (error_rate) | bleu, chrf, ter (bleu)
+
+
+@dataclasses.dataclass
+class DecodeConfig:
+    """How output is searched for; never changes the model."""
+
+    batch_size: int = 128  # sentences decoded together
+    max_length_ratio: float = 2.0  # output may have this many times the source's tokens, plus 10
+
+
+@dataclasses.dataclass
+class EvaluationConfig:
+    """What an evaluation computes from decoded text."""
+
+    metrics: str = "bleu"  # bleu (BLEU, chrF, TER) | error_rate (PER and WER over symbols)
+    samples: int = 20  # decoded development examples shown at the end of training
+
+
+@dataclasses.dataclass
+class Config:
+    """One experiment."""
+
+    seed: int = 0  # initialisation and dropout
+    data: DataConfig = dataclasses.field(default_factory=DataConfig)
+    model: ModelConfig = dataclasses.field(default_factory=ModelConfig)
+    train: TrainConfig = dataclasses.field(default_factory=TrainConfig)
+    decode: DecodeConfig = dataclasses.field(default_factory=DecodeConfig)
+    evaluation: EvaluationConfig = dataclasses.field(default_factory=EvaluationConfig)
+
+
+def to_dict(config: Config) -> dict[str, Any]:
+    """Returns the configuration as nested dictionaries of JSON values."""
+    return dataclasses.asdict(config)
+
+
+def to_json(config: Config) -> str:
+    """Returns the configuration as indented JSON, fields in their order of definition."""
+    return json.dumps(to_dict(config), indent=2, ensure_ascii=False) + "\n"
+
+
+def from_json(text: str) -> Config:
+    """Reads what `to_json` wrote.
+
+    Args:
+      text: a JSON object whose fields are those of `Config`; absent fields keep their defaults.
+
+    Returns:
+      The configuration, not yet validated.
+
+    Raises:
+      InputError: the text is no JSON object, a field is unknown, or a value has another type.
+    """
+    try:
+        values = json.loads(text)
+    except ValueError as error:
+        raise InputError(f"the configuration is not valid JSON ({error})") from error
+    return _build(Config, values, "")
+
+
+def _build(kind: type[T], values: Any, path: str) -> T:
+    """Makes the dataclass `kind` from nested dictionaries; `path` names it in messages."""
+    if not isinstance(values, dict):
+        raise InputError(f"configuration: {path or 'the top level'} must be an object of fields")
+    types = get_type_hints(kind)
+    arguments = {}
+    for name, value in values.items():
+        full = f"{path}.{name}" if path else name
+        if name not in types:
+            raise InputError(unknown_field(full))
+        if dataclasses.is_dataclass(types[name]):
+            arguments[name] = _build(types[name], value, full)
+        elif types[name] is float and type(value) is int:
+            arguments[name] = float(value)
+        elif type(value) is not types[name]:
+            raise InputError(f"configuration: {full} must be {types[name].__name__}, not {value!r}")
+        else:
+            arguments[name] = value
+    return kind(**arguments)
+
+
+def field_paths(kind: type = Config, prefix: str = "") -> list[str]:
+    """Returns the path of every leaf field, as `model.attention.score`, in order of definition."""
+    paths = []
+    for name, annotation in get_type_hints(kind).items():
+        if dataclasses.is_dataclass(annotation):
+            paths += field_paths(annotation, f"{prefix}{name}.")
+        else:
+            paths.append(prefix + name)
+    return paths
+
+
+def unknown_field(path: str) -> str:
+    """Returns the message for a field that doesn't exist, with the nearest one that does."""
+    paths = field_paths()
+    near = difflib.get_close_matches(path, paths, n=1, cutoff=0.6)
+    if not near:
+        last = path.rsplit(".", 1)[-1]
+        near = sorted(paths, key=lambda p: -_likeness(last, p.rsplit(".", 1)[-1]))
+    return f"unknown configuration field {path}; did you mean {near[0]}?"
+
+
+def _likeness(first: str, second: str) -> float:
+    return difflib.SequenceMatcher(None, first, second).ratio()

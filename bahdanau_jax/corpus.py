@@ -1,0 +1,183 @@
+"""A named source of sentence pairs: `tfds:NAME[/CONFIG]`, `text:DIR` or `tsv:DIR`.
+
+Whatever the source, its splits are called `train`, `dev` and, for each test set, by its own name;
+its text is NFC-normalised; and it is read as a stream, as often as it is asked for.
+"""
+
+import dataclasses
+import hashlib
+import unicodedata
+from collections.abc import Iterator
+from typing import Protocol
+
+from bahdanau_jax.config import DataConfig
+from bahdanau_jax.errors import InputError
+from bahdanau_jax.sources import TextSource, TsvSource
+from bahdanau_jax.tfds_source import TfdsSource
+
+_DEV_NAMES = ("validation", "val", "valid")
+
+
+@dataclasses.dataclass(frozen=True)
+class Example:
+    """A source sentence and its references, at least one."""
+
+    source: str
+    references: tuple[str, ...]
+
+
+class Source(Protocol):
+    """What a kind of source has to offer; its text is not normalised yet."""
+
+    @property
+    def splits(self) -> tuple[str, ...]:
+        """The splits there are: `train`, `dev`, test sets by their own names."""
+        ...
+
+    def rows(self, split: str) -> Iterator[tuple[str, ...]]:
+        """Yields a source and its references, one tuple for each example of `split`."""
+        ...
+
+
+class Corpus:
+    """The examples of a source, checked and normalised."""
+
+    def __init__(self, config: DataConfig):
+        """Opens the source; raises InputError if it isn't there, with what to do."""
+        self._lowercase = config.lowercase
+        self._name = config.source
+        self._source = _open(config)
+        self._fingerprints: dict[str, str] = {}
+
+    @property
+    def splits(self) -> tuple[str, ...]:
+        """The splits there are: `train`, `dev`, and test sets by their own names."""
+        return self._source.splits
+
+    def resolve_split(self, name: str) -> str:
+        """Returns the split that `name` stands for.
+
+        Args:
+          name: a split's own name; `validation`, `val` or `valid` for `dev`; `test` for the only
+            test set.
+
+        Returns:
+          One of `splits`.
+
+        Raises:
+          InputError: there is no such split, or `test` could be any of several.
+        """
+        wanted = "dev" if name in _DEV_NAMES else name
+        if wanted in self.splits:
+            return wanted
+        tests = [split for split in self.splits if split.startswith("test")]
+        if wanted == "test" and len(tests) == 1:
+            return tests[0]
+        if wanted == "test" and tests:
+            raise InputError(f"{self._name} has several test splits; name one: {', '.join(tests)}")
+        there = ", ".join(self.splits) or "none"
+        raise InputError(f"{self._name} has no split {name}; its splits: {there}")
+
+    def examples(self, split: str) -> Iterator[Example]:
+        """Yields the examples of a split in their order, empty ones too.
+
+        Args:
+          split: any name that `resolve_split` takes.
+
+        Yields:
+          One example for each line, so that the n-th output belongs to the n-th line.
+
+        Raises:
+          InputError: there is no such split, or its text can't be used.
+        """
+        for source, *references in self._source.rows(self.resolve_split(split)):
+            yield Example(
+                normalize(source, self._lowercase),
+                tuple(normalize(reference, self._lowercase) for reference in references),
+            )
+
+    def pairs(self) -> "TrainingPairs":
+        """Returns the training pairs, read afresh at each iteration."""
+        return TrainingPairs(self)
+
+    def fingerprint(self, split: str) -> str:
+        """Returns 16 hexadecimal digits that stand for the normalised text of a split.
+
+        Args:
+          split: any name that `resolve_split` takes.
+
+        Returns:
+          The beginning of a SHA-256 over every example; reads the split once.
+
+        Raises:
+          InputError: as `examples`.
+        """
+        split = self.resolve_split(split)
+        if split not in self._fingerprints:
+            digest = hashlib.sha256()
+            for example in self.examples(split):
+                # Neither mark occurs in the text, so that no two splits look the same.
+                row = "\0".join((example.source, *example.references)) + "\n"
+                digest.update(row.encode())
+            self._fingerprints[split] = digest.hexdigest()[:16]
+        return self._fingerprints[split]
+
+
+class TrainingPairs:
+    """The (source, target) pairs of the training split; every reference is a pair of its own.
+
+    Pairs with an empty side are left out; `empty` counts those of the last whole iteration.
+    """
+
+    def __init__(self, corpus: Corpus):
+        self._corpus = corpus
+        self.empty = 0
+
+    def __iter__(self) -> Iterator[tuple[str, str]]:
+        kept = empty = 0
+        for example in self._corpus.examples("train"):
+            source_is_empty = not example.source.strip()
+            for reference in example.references:
+                if source_is_empty or not reference.strip():
+                    empty += 1
+                else:
+                    kept += 1
+                    yield example.source, reference
+        self.empty = empty
+        if not kept:
+            raise InputError(
+                f"the training split has no pair with text on both sides ({empty} empty); "
+                "check data.source"
+            )
+
+
+def normalize(text: str, lowercase: bool = False) -> str:
+    """Returns text as the model sees it.
+
+    Args:
+      text: one sentence.
+      lowercase: as `data.lowercase`.
+
+    Returns:
+      The text in lower case if asked for, in Unicode's normalisation form C, on one line.
+    """
+    if "\n" in text or "\r" in text:
+        text = text.replace("\r\n", " ").replace("\n", " ").replace("\r", " ")
+    if lowercase:
+        text = text.lower()
+    return unicodedata.normalize("NFC", text)
+
+
+def _open(config: DataConfig) -> Source:
+    kind, _, name = config.source.partition(":")
+    if kind in ("text", "tsv", "tfds") and not name:
+        raise InputError(f"data.source={config.source} names no data; give {kind}:NAME")
+    if kind == "text":
+        return TextSource(name, config.source_language, config.target_language)
+    if kind == "tsv":
+        return TsvSource(name)
+    if kind == "tfds":
+        return TfdsSource(name, config.source_language, config.target_language, config.directory)
+    raise InputError(
+        f"data.source must be text:DIR, tsv:DIR or tfds:NAME[/CONFIG], not {config.source!r}"
+    )

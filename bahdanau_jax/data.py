@@ -1,0 +1,123 @@
+"""From a configuration to what training and evaluation read: vocabularies and token stores."""
+
+import dataclasses
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import platformdirs
+
+from bahdanau_jax import token_store
+from bahdanau_jax.config import DataConfig
+from bahdanau_jax.corpus import Corpus, Example
+from bahdanau_jax.token_store import StoreError, TokenStore
+from bahdanau_jax.vocabulary import Vocabularies, build_vocabularies
+
+
+class EvaluationSplit(NamedTuple):
+    """A split as evaluation reads it."""
+
+    name: str
+    examples: list[Example]
+    pairs: TokenStore  # one pair a reference, for the likelihood of given targets
+    sources: TokenStore  # one sentence an example, in order, for decoding; targets are empty
+
+
+@dataclasses.dataclass(frozen=True)
+class Data:
+    """A corpus with its vocabularies.
+
+    Attributes:
+      corpus: where examples come from.
+      vocabularies: of both sides.
+    """
+
+    corpus: Corpus
+    vocabularies: Vocabularies
+
+    def fingerprints(self) -> dict[str, str]:
+        """Returns what identifies the training text and the vocabularies."""
+        return {
+            "data/train": self.corpus.fingerprint("train"),
+            "vocabularies": self.vocabularies.fingerprint,
+        }
+
+    def training_store(self, say: Callable[[str], None]) -> TokenStore:
+        """Opens the training pairs as ids, after making them if this is the first time.
+
+        Args:
+          say: told what takes long.
+
+        Returns:
+          The store; it lies in the user's cache directory under a name that stands for the text
+          and both vocabularies.
+        """
+        key = hashlib.sha256(repr(sorted(self.fingerprints().items())).encode()).hexdigest()[:16]
+        directory = cache_directory() / "tokens" / key
+        try:
+            return token_store.open(directory)
+        except StoreError:
+            say("turning the training text into ids")
+        pairs = self.corpus.pairs()
+        source, target = self.vocabularies.source, self.vocabularies.target
+        store = token_store.build(
+            directory, ((source.encode(s), target.encode(t)) for s, t in pairs)
+        )
+        if pairs.empty:
+            say(f"{pairs.empty:,} training pairs have an empty side and are left out")
+        return store
+
+    def evaluation_split(self, name: str) -> EvaluationSplit:
+        """Reads a split into memory.
+
+        Args:
+          name: any name that `Corpus.resolve_split` takes.
+
+        Raises:
+          InputError: there is no such split, or it can't be read.
+        """
+        name = self.corpus.resolve_split(name)
+        examples = list(self.corpus.examples(name))
+        source, target = self.vocabularies.source, self.vocabularies.target
+        ids = [source.encode(example.source) for example in examples]
+        pairs = [
+            (sentence, target.encode(reference))
+            for sentence, example in zip(ids, examples, strict=True)
+            for reference in example.references
+        ]
+        return EvaluationSplit(
+            name,
+            examples,
+            TokenStore.from_pairs(pairs),
+            TokenStore.from_pairs([(sentence, []) for sentence in ids]),
+        )
+
+
+def open_data(config: DataConfig, directory: Path, say: Callable[[str], None]) -> Data:
+    """Opens the corpus and the run's vocabularies, which a new run builds and saves first.
+
+    Args:
+      config: names the source and the kind of vocabulary.
+      directory: the run's `vocabulary/`.
+      say: told what takes long.
+
+    Returns:
+      Both.
+
+    Raises:
+      InputError: the corpus or a vocabulary file can't be used.
+    """
+    say(f"reading {config.source}")
+    corpus = Corpus(config)
+    if (directory / "vocabulary.json").exists():
+        return Data(corpus, Vocabularies.load(directory))
+    say(f"building the vocabularies ({config.vocabulary.kind})")
+    vocabularies = build_vocabularies(config.vocabulary, corpus.pairs())
+    vocabularies.save(directory)
+    return Data(corpus, vocabularies)
+
+
+def cache_directory() -> Path:
+    """Returns where what can be made again is kept, as the system's conventions say."""
+    return Path(platformdirs.user_cache_dir("bahdanau_jax"))

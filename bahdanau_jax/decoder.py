@@ -1,0 +1,223 @@
+"""The decoder: a recurrence over target words in which every step attends to the source.
+
+Bahdanau et al. 2014, section 3.1 and appendix A.2.2; Luong et al. 2015, section 3. The moment of
+the query says which: previous (Bahdanau), intermediate (conditional GRU), current (Luong).
+"""
+
+from typing import NamedTuple
+
+import flax.linen as nn
+import jax.numpy as jnp
+from jax import Array
+
+from bahdanau_jax.attention import Attention, Memory
+from bahdanau_jax.cells import CellState, make_cell
+from bahdanau_jax.config import ModelConfig
+from bahdanau_jax.encoder import annotation_units
+from bahdanau_jax.initialization import initialization
+
+
+class DecoderState(NamedTuple):
+    """What one step hands to the next."""
+
+    cells: tuple[CellState, ...]  # s_i of each layer, the lowest first
+    step: Array  # i, int32[]
+    coverage: Array | None  # Σ_{k<i} α_kj, float32[B, S], where the score reads it
+    attentional: Array | None  # h̃_{i-1}, float32[B, R], with input feeding
+
+
+class StepOutput(NamedTuple):
+    """What one step hands to the readout and to the reader of alignments."""
+
+    state: Array  # s_{i-1} or s_i: the one that the readout reads, float32[B, H]
+    context: Array  # c_i, float32[B, C]
+    alignment: Array  # α_ij, float32[B, S]
+    attentional: Array | None  # h̃_i, float32[B, R], with input feeding
+
+
+class AttentionCell(nn.Module):
+    """One step of the decoder.
+
+    Attributes:
+      config: the model's configuration.
+    """
+
+    config: ModelConfig
+
+    def setup(self):
+        """Declares the alignment model, the cells of all layers, and W_c."""
+        config = self.config
+        units, context = config.decoder.units, annotation_units(config)
+        init = initialization(config.initialization)
+        self.attention = Attention(config.attention, units, context, init)
+        match config.attention.query:
+            case "previous":
+                lowest = make_cell(config, units, config.embedding, context=context)
+            case "intermediate":
+                self.transition = make_cell(config, units, config.embedding)
+                lowest = make_cell(config, units, context)
+            case _:
+                fed = config.readout_units if config.input_feeding else 0
+                lowest = make_cell(config, units, config.embedding, context=fed)
+        upper = [make_cell(config, units, units) for _ in range(config.decoder.layers - 1)]
+        self.cell = [lowest, *upper]
+        if config.readout == "attentional":
+            rows = context + units
+            self.W_c = self.param("W_c", init.kernel, (rows, config.readout_units))
+
+    def project(self, embedded: Array) -> Array:
+        """Returns the previous words' part of the lowest cell's gates, for all steps at once.
+
+        Args:
+          embedded: E y_{i-1}, `float32[..., E]`.
+        """
+        reader = self.transition if self.config.attention.query == "intermediate" else self.cell[0]
+        return reader.project(embedded)
+
+    def attentional(self, context: Array, state: Array) -> Array:
+        """Returns h̃_i = tanh(W_c [c_i ; s_i]) (Luong et al. 2015, Equation 5)."""
+        return jnp.tanh(jnp.concatenate([context, state], axis=-1) @ self.W_c)
+
+    def __call__(
+        self, state: DecoderState, projected: Array, memory: Memory
+    ) -> tuple[DecoderState, StepOutput]:
+        """Takes one step.
+
+        Args:
+          state: what the step before left.
+          projected: what `project` returned for y_{i-1}, `float32[B, gates * H]`.
+          memory: the source sentences.
+
+        Returns:
+          The state after the step, and what the readout needs.
+        """
+        config = self.config
+        before = state.cells[-1][0]  # s_{i-1}
+        match config.attention.query:
+            case "previous":  # c_i from s_{i-1}; then s_i = f(s_{i-1}, y_{i-1}, c_i)
+                context, alignment = self._attend(before, memory, state)
+                cells, top = self._layers(state.cells, projected, context)
+            case (
+                "intermediate"
+            ):  # s'_i = f_1(s_{i-1}, y_{i-1}); c_i from s'_i; s_i = f_2(s'_i, c_i)
+                between = self.transition(state.cells[0], projected)
+                context, alignment = self._attend(between[0], memory, state)
+                gates = self.cell[0].project(context)
+                cells, top = self._layers((between, *state.cells[1:]), gates, None)
+            case _:  # s_i = f(s_{i-1}, [y_{i-1} ; h̃_{i-1}]); c_i from s_i
+                cells, top = self._layers(state.cells, projected, state.attentional)
+                context, alignment = self._attend(top, memory, state)
+        attentional = self.attentional(context, top) if config.input_feeding else None
+        coverage = None if state.coverage is None else state.coverage + alignment
+        paper = config.attention.query == "previous" and config.readout == "maxout"
+        output = StepOutput(before if paper else top, context, alignment, attentional)
+        return DecoderState(cells, state.step + 1, coverage, attentional), output
+
+    def _attend(self, query: Array, memory: Memory, state: DecoderState) -> tuple[Array, Array]:
+        return self.attention(query, memory, state.step, state.coverage)
+
+    def _layers(
+        self, states: tuple[CellState, ...], projected: Array, context: Array | None
+    ) -> tuple[tuple[CellState, ...], Array]:
+        """Steps every layer, the lowest first; returns the new states and the top's output."""
+        new = [self.cell[0](states[0], projected, context)]
+        output = new[0][0]
+        for cell, below in zip(self.cell[1:], states[1:], strict=True):
+            new.append(cell(below, cell.project(output)))
+            output = new[-1][0] + output if self.config.residual else new[-1][0]
+        return tuple(new), output
+
+
+class Decoder(nn.Module):
+    """The cell, scanned over the target words, and its initial state.
+
+    Attributes:
+      config: the model's configuration.
+    """
+
+    config: ModelConfig
+
+    def setup(self):
+        """Declares the cell, and W_s of each layer unless the initial state is zero."""
+        config = self.config
+        self.attention_cell = AttentionCell(config)
+        if config.initial_state == "zero":
+            return
+        rows = annotation_units(config)
+        if config.initial_state == "backward":
+            rows = config.encoder.units
+        init = initialization(config.initialization)
+        self.W_s = [
+            self.param(f"W_s_{layer}", init.kernel, (rows, config.decoder.units))
+            for layer in range(config.decoder.layers)
+        ]
+
+    def keys(self, annotations: Array) -> Array:
+        """Returns the score's part that depends on the annotations alone, `float32[B, S, A]`."""
+        return self.attention_cell.attention.keys(annotations)
+
+    def initial_state(self, memory: Memory) -> DecoderState:
+        """Returns s_0 = tanh(W_s v) in every layer (appendix A.2.2, v = ←h_1), and empty records.
+
+        Args:
+          memory: the source sentences; v is, by `initial_state`, the backward direction's last
+            state, both directions', the mean annotation, or s_0 is zero.
+        """
+        config, (batch, source_length) = self.config, memory.mask.shape
+        dtype = memory.annotations.dtype
+        match config.initial_state:
+            case "zero":
+                hidden = [jnp.zeros((batch, config.decoder.units), dtype)] * config.decoder.layers
+            case "backward":
+                hidden = [self._start(memory.final[:, config.encoder.units :], w) for w in self.W_s]
+            case "final":
+                hidden = [self._start(memory.final, w) for w in self.W_s]
+            case _:
+                count = jnp.maximum(memory.mask.sum(1, keepdims=True), 1)
+                mean = memory.annotations.sum(1) / count
+                hidden = [self._start(mean, w) for w in self.W_s]
+        cells = self.attention_cell.cell
+        coverage = attentional = None
+        if config.attention.coverage:
+            coverage = jnp.zeros((batch, source_length), dtype)
+        if config.input_feeding:
+            attentional = jnp.zeros((batch, config.readout_units), dtype)
+        states = tuple(cell.initial_state(s) for cell, s in zip(cells, hidden, strict=True))
+        return DecoderState(states, jnp.zeros((), jnp.int32), coverage, attentional)
+
+    def __call__(self, memory: Memory, embedded: Array) -> StepOutput:
+        """Runs over all target words at once (teacher forcing).
+
+        Args:
+          memory: the source sentences.
+          embedded: E y_{i-1}, time-major, `float32[T, B, E]`.
+
+        Returns:
+          The outputs of all steps, each with a leading axis T.
+        """
+        scan = nn.scan(
+            AttentionCell.__call__,
+            variable_broadcast="params",
+            split_rngs={"params": False},
+            in_axes=(0, nn.broadcast),
+        )
+        projected = self.attention_cell.project(embedded)
+        _, outputs = scan(self.attention_cell, self.initial_state(memory), projected, memory)
+        return self._complete(outputs)
+
+    def step(
+        self, state: DecoderState, memory: Memory, embedded: Array
+    ) -> tuple[DecoderState, StepOutput]:
+        """Takes one step of decoding; `embedded` is E y_{i-1}, `float32[B, E]`."""
+        state, output = self.attention_cell(state, self.attention_cell.project(embedded), memory)
+        return state, self._complete(output)
+
+    def _start(self, vector: Array, weights: Array) -> Array:
+        return jnp.tanh(vector @ weights)
+
+    def _complete(self, outputs: StepOutput) -> StepOutput:
+        """Adds h̃ where nothing in the loop needed it: one product over all steps."""
+        if self.config.readout != "attentional" or self.config.input_feeding:
+            return outputs
+        attentional = self.attention_cell.attentional(outputs.context, outputs.state)
+        return outputs._replace(attentional=attentional)

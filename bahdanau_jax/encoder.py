@@ -1,0 +1,100 @@
+"""The bidirectional encoder: from source embeddings to annotations h_j = [→h_j ; ←h_j].
+
+Bahdanau et al. 2014, section 3.2 and appendix A.2.1. Recurrences run over time-major arrays, so
+that each step reads and writes one contiguous slice.
+"""
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from bahdanau_jax.cells import RecurrentCell, make_cell
+from bahdanau_jax.config import ModelConfig
+
+
+class Encoder(nn.Module):
+    """A stack of recurrences over the real tokens; each layer reads the one below.
+
+    Attributes:
+      config: the model's configuration.
+    """
+
+    config: ModelConfig
+
+    def setup(self):
+        """Declares one cell a layer and direction: `forward_0`, `backward_0` and so on."""
+        encoder = self.config.encoder
+        widths = [self.config.embedding] + [annotation_units(self.config)] * (encoder.layers - 1)
+        self.forward = [make_cell(self.config, encoder.units, width) for width in widths]
+        if encoder.bidirectional:
+            self.backward = [make_cell(self.config, encoder.units, width) for width in widths]
+
+    def __call__(self, embedded: Array, mask: Array) -> tuple[Array, Array]:
+        """Encodes a batch.
+
+        Args:
+          embedded: source embeddings, time-major, `float32[S, B, E]`.
+          mask: `bool[S, B]`, True at real tokens.
+
+        Returns:
+          The annotations, `float32[S, B, C]`, zero at padding; and the last states
+          [→h at the last real token ; ←h at the first], `float32[B, C]`.
+        """
+        real = mask[:, :, None]
+        layer_input = annotations = embedded
+        for layer, cell in enumerate(self.forward):
+            states = [recur(cell, layer_input, mask, reverse=False)]
+            if self.config.encoder.bidirectional:
+                states.append(recur(self.backward[layer], layer_input, mask, reverse=True))
+            annotations = jnp.concatenate(states, axis=-1)
+            if self.config.residual and layer > 0:
+                annotations = annotations + layer_input
+            annotations = jnp.where(real, annotations, 0.0)
+            layer_input = annotations
+        return annotations, self._last_states(annotations, mask)
+
+    def _last_states(self, annotations: Array, mask: Array) -> Array:
+        units = self.config.encoder.units
+        last = jnp.maximum(mask.sum(0) - 1, 0)
+        forward = annotations[last, jnp.arange(mask.shape[1]), :units]
+        return jnp.concatenate([forward, annotations[0, :, units:]], axis=-1)
+
+
+def annotation_units(config: ModelConfig) -> int:
+    """Returns C, the size of an annotation: H, or 2H with both directions."""
+    return config.encoder.units * (2 if config.encoder.bidirectional else 1)
+
+
+def recur(cell: RecurrentCell, inputs: Array, mask: Array, *, reverse: bool) -> Array:
+    """Runs a cell over the real tokens, from the first or from the last.
+
+    A padded step hands its state on unchanged. The state starts at zero, so the backward direction
+    effectively starts at the last real token, however much padding follows.
+
+    Args:
+      cell: the recurrence.
+      inputs: `float32[S, B, I]`.
+      mask: `bool[S, B]`.
+      reverse: from the last token to the first.
+
+    Returns:
+      The hidden states, `float32[S, B, H]`; at padding they repeat a neighbour's.
+    """
+
+    def step(cell, state, inputs):
+        projected, real = inputs
+        new = cell(state, projected)
+        state = jax.tree.map(lambda n, s: jnp.where(real[:, None], n, s), new, state)
+        return state, state[0]
+
+    start = cell.initial_state(jnp.zeros((inputs.shape[1], cell.units), inputs.dtype))
+    scan = nn.scan(
+        # Only the products are kept for the backward pass; the gates are recomputed from them.
+        nn.remat(step, policy=jax.checkpoint_policies.dots_saveable, prevent_cse=False),
+        variable_broadcast="params",
+        split_rngs={"params": False},
+        reverse=reverse,
+    )
+    _, hidden = scan(cell, start, (cell.project(inputs), mask))
+    return hidden

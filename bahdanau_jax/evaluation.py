@@ -1,0 +1,169 @@
+"""Running a trained model over a split: likelihood of the references, outputs, and their scores."""
+
+import functools
+import math
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import jax
+import numpy as np
+
+from bahdanau_jax import metrics, parallel
+from bahdanau_jax.batching import decoding_batches, evaluation_batches
+from bahdanau_jax.config import Config
+from bahdanau_jax.data import EvaluationSplit
+from bahdanau_jax.model import Seq2Seq
+from bahdanau_jax.search import greedy
+from bahdanau_jax.step import make_eval_step
+from bahdanau_jax.token_store import TokenStore
+from bahdanau_jax.vocabulary import EOS, Vocabularies
+
+
+class Likelihood(NamedTuple):
+    """How likely given targets are, one entry a pair."""
+
+    nll: np.ndarray  # Σ_i -log p(y_i), nats, float64[N]
+    tokens: np.ndarray  # end mark counted, int64[N]
+
+
+class Output(NamedTuple):
+    """What the model produced for one source sentence."""
+
+    tokens: list[int]  # without the end mark
+    log_probability: float  # nats, end mark counted
+    alignment: np.ndarray  # float32[T, S]; a row for the end mark too, where it was reached
+    ended: bool  # whether the end mark came before the limit
+
+
+class _Sources(NamedTuple):
+    source: np.ndarray  # int32[B, S]
+    limits: np.ndarray  # int32[B]
+
+
+class Evaluator:
+    """A model's compiled evaluation functions.
+
+    Attributes:
+      vocabularies: of both sides.
+    """
+
+    def __init__(self, model: Seq2Seq, config: Config, vocabularies: Vocabularies):
+        """Compiles nothing yet.
+
+        Args:
+          model: the model.
+          config: `decode` and `evaluation` are read.
+          vocabularies: for the text of outputs.
+        """
+        self.vocabularies = vocabularies
+        self._model, self._config = model, config
+        self._eval_step = parallel.on_devices(make_eval_step(model), outputs=0)
+
+    def likelihood(self, params: dict, pairs: TokenStore) -> Likelihood:
+        """Computes the likelihood of every pair's target, each exactly once.
+
+        Args:
+          params: the model's parameters, replicated.
+          pairs: source and target ids.
+        """
+        nll, tokens = np.zeros(len(pairs)), np.zeros(len(pairs), np.int64)
+        rows = self._config.decode.batch_size
+        for numbers, batch in evaluation_batches(pairs, rows, multiple=jax.device_count()):
+            sums = self._eval_step(params, parallel.shard(batch))
+            nll[numbers] = np.asarray(sums.nll).reshape(-1)[: len(numbers)]
+            tokens[numbers] = np.asarray(sums.tokens).reshape(-1)[: len(numbers)]
+        return Likelihood(nll, tokens)
+
+    def decode(self, params: dict, sources: TokenStore) -> list[Output]:
+        """Searches for an output for every source sentence; returns them in the store's order."""
+        outputs: list[Output | None] = [None] * len(sources)
+        for number, output in self.decode_stream(params, sources):
+            outputs[number] = output
+        return [output for output in outputs if output is not None]
+
+    def decode_stream(self, params: dict, sources: TokenStore) -> Iterator[tuple[int, Output]]:
+        """Yields (number in the store, output) as batches finish, the longest sentences first."""
+        decode = self._config.decode
+        for numbers, source in decoding_batches(
+            sources, decode.batch_size, multiple=jax.device_count()
+        ):
+            lengths = np.zeros(len(source), np.int32)
+            lengths[: len(numbers)] = sources.source_lengths[numbers]
+            limits = self._limit(lengths)
+            longest = int(self._limit(np.array(source.shape[1])))
+            # Filler rows have no source, and end before the first step.
+            found = self._search(longest)(params, parallel.shard(_Sources(source, limits)))
+            tokens, log_p, alignments = (
+                np.asarray(x).reshape(-1, *x.shape[2:])[: len(numbers)] for x in found
+            )
+            for row, number in enumerate(numbers):
+                ids = tokens[row].tolist()
+                ended = EOS in ids
+                count = ids.index(EOS) if ended else int(limits[row])
+                alignment = alignments[row, : count + ended, : lengths[row]]
+                yield int(number), Output(ids[:count], float(log_p[row]), alignment, ended)
+
+    def text(self, output: Output) -> str:
+        """Returns an output as text."""
+        return self.vocabularies.target.decode(output.tokens)
+
+    def evaluate(
+        self, params: dict, split: EvaluationSplit
+    ) -> tuple[dict[str, float | str], list[Output]]:
+        """Computes all figures of a split.
+
+        Args:
+          params: the model's parameters, replicated.
+          split: the split, whole.
+
+        Returns:
+          Figures by name, and the outputs in the split's order.
+        """
+        likelihood = self.likelihood(params, split.pairs)
+        outputs = self.decode(params, split.sources)
+        nll_per_token = likelihood.nll.sum() / likelihood.tokens.sum()
+        figures: dict[str, float | str] = {
+            "nll_per_token": float(nll_per_token),
+            "perplexity": math.exp(min(nll_per_token, 700.0)),
+            "sentences": len(outputs),
+            "unended": sum(not output.ended for output in outputs),
+        }
+        texts = [self.text(output) for output in outputs]
+        references = [example.references for example in split.examples]
+        scores = error_rates if self._config.evaluation.metrics == "error_rate" else text_scores
+        return figures | scores(texts, references), outputs
+
+    def _limit(self, lengths: np.ndarray) -> np.ndarray:
+        """Returns the most tokens that outputs may have, end marks counted, int32."""
+        return (lengths * self._config.decode.max_length_ratio + 10).astype(np.int32)
+
+    @functools.cached_property
+    def _searches(self) -> dict[int, Callable]:
+        return {}
+
+    def _search(self, longest: int) -> Callable:
+        """Returns the search over all devices whose outputs have at most `longest` tokens."""
+        if longest not in self._searches:
+
+            def search(params, sources):
+                return greedy(self._model, params, sources.source, sources.limits, longest)
+
+            self._searches[longest] = parallel.on_devices(search, outputs=0)
+        return self._searches[longest]
+
+
+def error_rates(texts: list[str], references: list[tuple[str, ...]]) -> dict[str, float | str]:
+    """Returns PER, WER and exact match, in percent; see `metrics.error_counts`."""
+    counts = metrics.error_counts(
+        [text.split() for text in texts], [[r.split() for r in known] for known in references]
+    )
+    return {"per": counts.per, "wer": counts.wer, "exact_match": 100.0 - counts.wer}
+
+
+def text_scores(texts: list[str], references: list[tuple[str, ...]]) -> dict[str, float | str]:
+    """Returns BLEU, chrF and TER with sacreBLEU's signatures, and exact match in percent."""
+    figures: dict[str, float | str] = {}
+    for name, (score, signature) in metrics.text_scores(texts, references).items():
+        figures[name], figures[f"{name}_signature"] = score, signature
+    figures["exact_match"] = metrics.match_counts(texts, references).exact_match
+    return figures

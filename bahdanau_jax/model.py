@@ -1,0 +1,120 @@
+"""The sequence-to-sequence model: encode, teacher-forced logits, and one step of decoding."""
+
+import flax.linen as nn
+import jax.numpy as jnp
+from jax import Array
+
+from bahdanau_jax.attention import Memory
+from bahdanau_jax.config import ModelConfig
+from bahdanau_jax.decoder import Decoder, DecoderState
+from bahdanau_jax.dropout import Noise, Place, dropout
+from bahdanau_jax.encoder import Encoder
+from bahdanau_jax.initialization import initialization
+from bahdanau_jax.readout import Readout, readout_units
+
+PAD, BOS = 0, 1  # as in vocabulary.py, which the science doesn't import
+
+
+class Seq2Seq(nn.Module):
+    """Encoder, alignment model, decoder and readout under one tree of parameters.
+
+    Attributes:
+      config: the model's configuration.
+      source_size: entries of the source vocabulary.
+      target_size: V, entries of the target vocabulary.
+    """
+
+    config: ModelConfig
+    source_size: int
+    target_size: int
+
+    def setup(self):
+        """Declares the embeddings, the parts, and the output layer W_o, b_w."""
+        config, init = self.config, initialization(self.config.initialization)
+        self.source_embedding = self.param(
+            "source_embedding", init.embedding, (self.source_size, config.embedding)
+        )
+        self.target_embedding = self.param(
+            "target_embedding", init.embedding, (self.target_size, config.embedding)
+        )
+        self.encoder = Encoder(config)
+        self.decoder = Decoder(config)
+        self.readout = Readout(config)
+        if not config.tie_embeddings:
+            shape = (readout_units(config), self.target_size)
+            self.W_o = self.param("W_o", init.kernel, shape)
+        self.b_w = self.param("b_w", init.bias, (self.target_size,))
+
+    def encode(self, source: Array, noise: Noise | None = None) -> Memory:
+        """Reads the source sentences.
+
+        Args:
+          source: ids, `int32[B, S]`, ending in the end mark and then PAD.
+          noise: the randomness of dropout; None for none.
+        """
+        mask = source != PAD
+        embedded = self.source_embedding[source.T]
+        if noise is not None:
+            embedded = dropout(embedded, noise.rates.embedding, noise, Place.SOURCE_EMBEDDING)
+        annotations, final = self.encoder(embedded, mask.T)
+        if noise is not None:
+            annotations = dropout(annotations, noise.rates.annotations, noise, Place.ANNOTATIONS)
+        annotations = annotations.swapaxes(0, 1)
+        return Memory(annotations, self.decoder.keys(annotations), mask, final)
+
+    def __call__(
+        self, source: Array, target: Array, noise: Noise | None = None
+    ) -> tuple[Array, Array]:
+        """Predicts every target word from the true words before it.
+
+        Args:
+          source: `int32[B, S]`.
+          target: `int32[B, T]`, ending in the end mark and then PAD.
+          noise: the randomness of dropout; None for none.
+
+        Returns:
+          The logits, `float32[B, T, V]`, and the alignments, `float32[B, T, S]`.
+        """
+        memory = self.encode(source, noise)
+        previous = jnp.pad(target[:, :-1], ((0, 0), (1, 0)), constant_values=BOS)
+        embedded = self.target_embedding[previous.T]
+        if noise is not None:
+            embedded = dropout(embedded, noise.rates.embedding, noise, Place.TARGET_EMBEDDING)
+        outputs = self.decoder(memory, embedded)
+        readout = self.readout(outputs.state, embedded, outputs.context, outputs.attentional)
+        if noise is not None:
+            readout = dropout(readout, noise.rates.readout, noise, Place.READOUT)
+        return self.logits(readout.swapaxes(0, 1)), outputs.alignment.swapaxes(0, 1)
+
+    def initial_state(self, memory: Memory) -> DecoderState:
+        """Returns the state before the first word."""
+        return self.decoder.initial_state(memory)
+
+    def decode_step(
+        self, state: DecoderState, previous: Array, memory: Memory
+    ) -> tuple[DecoderState, Array, Array]:
+        """Predicts one word.
+
+        Args:
+          state: what the step before left.
+          previous: y_{i-1}, `int32[B]`; BOS at the first step.
+          memory: what `encode` returned.
+
+        Returns:
+          The next state, the logits `float32[B, V]`, and the alignment `float32[B, S]`.
+        """
+        embedded = self.target_embedding[previous]
+        state, output = self.decoder.step(state, memory, embedded)
+        readout = self.readout(output.state, embedded, output.context, output.attentional)
+        return state, self.logits(readout), output.alignment
+
+    def logits(self, readout: Array) -> Array:
+        """Returns W_o t_i + b_w, `float32[..., V]`."""
+        weights = self.target_embedding.T if self.config.tie_embeddings else self.W_o
+        return readout @ weights + self.b_w
+
+
+def initial_params(model: Seq2Seq, key: Array) -> dict:
+    """Returns the parameters before training, drawn with `key`."""
+    tokens = jnp.zeros((1, 2), jnp.int32)
+    return model.init(key, tokens, tokens)["params"]

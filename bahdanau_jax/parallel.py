@@ -1,0 +1,72 @@
+"""Devices: where arrays lie, and the one place that maps a function over all of them."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+AXIS = "devices"  # the name that `psum` and `axis_index` use inside a mapped function
+
+
+def replicated() -> NamedSharding:
+    """Returns the placement of arrays that every device holds whole."""
+    return NamedSharding(_mesh(), PartitionSpec())
+
+
+def replicate(tree: Any) -> Any:
+    """Places a tree of arrays whole on every device."""
+    return jax.device_put(tree, replicated())
+
+
+def batch_shape(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Returns the shape that `shard` gives a global array: `[B, …]` becomes `[D, B / D, …]`."""
+    devices = jax.device_count()
+    return (devices, shape[0] // devices, *shape[1:])
+
+
+def shard(tree: Any) -> Any:
+    """Splits the rows of a batch over the devices.
+
+    Args:
+      tree: NumPy arrays, this process's rows of the global batch, `[B / processes, …]`; B is a
+        multiple of the number of devices.
+
+    Returns:
+      Global arrays `[D, B / D, …]`, one leading index a device.
+    """
+    placement = NamedSharding(_mesh(), PartitionSpec(AXIS))
+    local = jax.local_device_count()
+
+    def place(rows: np.ndarray) -> jax.Array:
+        split = rows.reshape(local, rows.shape[0] // local, *rows.shape[1:])
+        return jax.make_array_from_process_local_data(placement, split)
+
+    return jax.tree.map(place, tree)
+
+
+def on_devices(
+    function: Callable, *, outputs: int | None, donate: bool = False
+) -> Callable[..., Any]:
+    """Maps `function(state, batch)` over the devices.
+
+    Args:
+      function: sees the whole state and one device's rows; it may use `AXIS` in collectives.
+      outputs: None where every device returns the same; 0 where rows are to be stacked.
+      donate: the state's memory may be reused for the result.
+
+    Returns:
+      A function of a replicated state and a batch that `shard` placed.
+    """
+    return jax.pmap(
+        function,
+        axis_name=AXIS,
+        in_axes=(None, 0),
+        out_axes=outputs,
+        donate_argnums=(0,) if donate else (),
+    )
+
+
+def _mesh() -> Mesh:
+    return Mesh(np.asarray(jax.devices()), (AXIS,))

@@ -1,0 +1,147 @@
+"""What a user sees while a run goes on: stages in plain words, and one live line of training.
+
+Everything goes to standard error; standard output is for results.
+"""
+
+import collections
+import os
+import sys
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple, TextIO
+
+PLAIN_INTERVAL = 10.0  # seconds between two lines where there is no terminal
+WINDOW = 30.0  # seconds over which speed is averaged
+MARK = 0.5  # seconds between two marks within the window
+
+
+def say(text: str, stream: TextIO | None = None) -> None:
+    """Prints one line about what happens next, as `reading data` or `compiling 7 shapes`.
+
+    Args:
+      text: the line, without its end.
+      stream: where to; standard error if None.
+    """
+    print(text, file=stream or sys.stderr, flush=True)
+
+
+class _Mark(NamedTuple):
+    time: float
+    step: int
+    tokens: int
+    padded: int
+
+
+class Progress:
+    """The line of a training run: step, loss, speed, padding, time left. A context manager.
+
+    On a terminal the line is redrawn in place by a thread of its own, so that `update` only stores
+    numbers. Elsewhere it's printed, the first at once and then one every ten seconds at most.
+    """
+
+    def __init__(
+        self,
+        total_steps: int,
+        stream: TextIO | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ):
+        """Shows nothing yet.
+
+        Args:
+          total_steps: updates of the whole run, those before a resume among them.
+          stream: where to; standard error if None.
+          clock: seconds since any fixed moment.
+        """
+        self._total = total_steps
+        self._stream = stream or sys.stderr
+        self._clock = clock
+        self._marks: collections.deque[_Mark] = collections.deque()
+        self._now = _Mark(clock(), 0, 0, 0)
+        self._loss = float("nan")
+        self._printed = float("-inf")
+        self._live: Any = None
+
+    def __enter__(self) -> "Progress":
+        if self._stream.isatty() and os.environ.get("TERM") not in (None, "", "dumb"):
+            from rich.console import Console
+            from rich.live import Live
+            from rich.text import Text
+
+            # Standard output stays untouched: results go there, perhaps into a pipe.
+            self._live = Live(
+                console=Console(file=self._stream),
+                get_renderable=lambda: Text(self.line(), no_wrap=True, overflow="ellipsis"),
+                refresh_per_second=4,
+                redirect_stdout=False,
+            )
+            self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+
+    def update(self, step: int, loss: float, tokens: int, padded: int) -> None:
+        """Notes one update; costs microseconds.
+
+        Args:
+          step: updates done so far, at most `total_steps`.
+          loss: of this step, nats per target token.
+          tokens: target tokens of this step's batch, padding not counted.
+          padded: the same with padding.
+        """
+        now, last = self._clock(), self._now
+        self._loss = loss
+        self._now = _Mark(now, step, last.tokens + tokens, last.padded + padded)
+        marks = self._marks
+        if not marks or now - marks[-1].time >= MARK:
+            marks.append(self._now)
+            while len(marks) > 2 and marks[1].time <= now - WINDOW:
+                marks.popleft()
+        if self._live is None and now - self._printed >= PLAIN_INTERVAL:
+            self._printed = now
+            say(self.line(), self._stream)
+
+    def message(self, text: str) -> None:
+        """Prints one line that stays, above the live one.
+
+        Args:
+          text: the line, without its end.
+        """
+        if self._live is None:
+            say(text, self._stream)
+        else:
+            self._live.console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+    @property
+    def tokens_per_second(self) -> float:
+        """Target tokens a second over the last half minute, padding not counted; NaN at first."""
+        if not self._marks or self._now.time <= self._marks[0].time:
+            return float("nan")
+        first = self._marks[0]
+        return (self._now.tokens - first.tokens) / (self._now.time - first.time)
+
+    def line(self) -> str:
+        """Returns the line as it stands: speed and time left over the last half minute."""
+        now = self._now
+        if not self._marks:
+            return f"step {now.step}/{self._total}"
+        first = self._marks[0]
+        parts = [f"step {now.step}/{self._total}", f"loss {self._loss:.4f}"]
+        seconds = now.time - first.time
+        if seconds > 0:
+            parts.append(f"{self.tokens_per_second:,.0f} tokens/s")
+        if now.padded:
+            parts.append(f"padding {1 - now.tokens / now.padded:.1%}")
+        if seconds > 0 and now.step > first.step:
+            left = (self._total - now.step) * seconds / (now.step - first.step)
+            parts.append(f"{_duration(left)} left")
+        return "  ".join(parts)
+
+
+def _duration(seconds: float) -> str:
+    """Returns `0:07`, `12:34` or `3:04:05`."""
+    minutes, seconds = divmod(round(max(seconds, 0)), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"

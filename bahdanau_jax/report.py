@@ -1,0 +1,272 @@
+"""What a run leaves behind: how it was started, its figures step by step, and its result."""
+
+import datetime
+import importlib.metadata
+import json
+import logging
+import math
+import os
+import platform
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from bahdanau_jax import __version__
+from bahdanau_jax import config as config_lib
+from bahdanau_jax.config import Config
+from bahdanau_jax.errors import InputError
+from bahdanau_jax.workdir import write_atomically
+
+MANIFEST = "manifest.json"
+METRICS = "metrics.jsonl"
+RESULT = "result.json"
+TENSORBOARD = "tensorboard"
+
+LIBRARIES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy")
+
+
+def write_manifest(
+    workdir: str | os.PathLike[str],
+    config: Config,
+    *,
+    overrides: Sequence[str],
+    fingerprints: Mapping[str, str],
+    step: int = 0,
+) -> None:
+    """Adds one start to the list in `manifest.json`; what earlier starts wrote stays.
+
+    Args:
+      workdir: the run's directory, which exists.
+      config: the configuration of this start.
+      overrides: the fields given by flags, as `model.attention.score=dot`.
+      fingerprints: of the data and of the vocabularies, by name.
+      step: updates done before this start, 0 for a new run.
+
+    Raises:
+      InputError: there is a `manifest.json` that can't be read.
+    """
+    path = Path(workdir) / MANIFEST
+    starts = []
+    if path.exists():
+        try:
+            starts = json.loads(path.read_text(encoding="utf-8"))["starts"]
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise InputError(
+                f"{path}: can't be read ({type(error).__name__}); move it away and start again"
+            ) from error
+    start = {
+        "time": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "step": step,
+        "command": list(sys.argv),
+        "overrides": list(overrides),
+        "git": git_state(Path(__file__).parent),
+        "versions": versions(),
+        "devices": devices(),
+        "fingerprints": dict(fingerprints),
+        "config": config_lib.to_dict(config),
+    }
+    write_atomically(path, to_json({"starts": [*starts, start]}))
+
+
+def git_state(directory: str | os.PathLike[str]) -> dict[str, Any] | None:
+    """Says which commit the code in `directory` is at.
+
+    Args:
+      directory: a directory of source files.
+
+    Returns:
+      `{"commit": 40 hexadecimal digits, "dirty": whether a tracked file differs from it}`, or
+      None where git doesn't track the directory or isn't there.
+    """
+
+    def git(*arguments: str) -> str:
+        command = ["git", "-C", os.fspath(directory), *arguments]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+    try:
+        # A package installed somewhere inside another project's checkout isn't at its commit.
+        if not git("ls-files", "."):
+            return None
+        commit = git("rev-parse", "HEAD")
+        return {"commit": commit, "dirty": bool(git("status", "--porcelain", "-uno"))}
+    except (OSError, subprocess.CalledProcessError):
+        return None
+
+
+def versions() -> dict[str, str]:
+    """Returns the versions of Python, this package and the libraries that decide the figures."""
+    found = {"python": platform.python_version(), "bahdanau_jax": __version__}
+    return found | {name: importlib.metadata.version(name) for name in LIBRARIES}
+
+
+def devices() -> dict[str, Any]:
+    """Returns platform, kind and number of the devices, over all processes."""
+    import jax  # here, so that reading a workdir's figures doesn't need it
+
+    found = jax.devices()
+    return {
+        "platform": found[0].platform,
+        "kind": found[0].device_kind,
+        "count": len(found),
+        "processes": jax.process_count(),
+    }
+
+
+def write_result(workdir: str | os.PathLike[str], result: Mapping[str, Any]) -> None:
+    """Writes `result.json`, replacing an earlier one at once.
+
+    Args:
+      workdir: the run's directory, which exists.
+      result: figures by name, nested as wanted; see `to_json`.
+    """
+    write_atomically(Path(workdir) / RESULT, to_json(result))
+
+
+def read_result(workdir: str | os.PathLike[str]) -> dict[str, Any] | None:
+    """Returns what `write_result` wrote, infinities and NaN as strings; None if there is none."""
+    path = Path(workdir) / RESULT
+    if not path.exists():
+        return None
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def to_json(value: Any) -> str:
+    """Returns indented JSON that every reader accepts.
+
+    Args:
+      value: nested mappings and sequences of strings, booleans, None, and numbers, NumPy's and
+        JAX's scalars among them. Numbers that JSON doesn't have become the strings `nan`, `inf`
+        and `-inf`, which `float` reads.
+    """
+    return json.dumps(_plain(value), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def read_metrics(workdir: str | os.PathLike[str]) -> list[dict[str, Any]]:
+    """Reads `metrics.jsonl`.
+
+    Args:
+      workdir: the run's directory.
+
+    Returns:
+      One dictionary a line: `step`, and numbers by name. A last line that was cut off is left out.
+
+    Raises:
+      InputError: there is no such file.
+    """
+    path = Path(workdir) / METRICS
+    if not path.exists():
+        raise InputError(f"{workdir}: no {METRICS} here; train in it first, or check --workdir")
+    return [{name: _number(value) for name, value in line.items()} for line in _lines(path)]
+
+
+class MetricsWriter:
+    """Appends to `metrics.jsonl`, and mirrors it for TensorBoard. Use as a context manager."""
+
+    def __init__(
+        self,
+        workdir: str | os.PathLike[str],
+        resume_step: int | None = None,
+        *,
+        mirror: bool = True,
+    ):
+        """Opens the file, without the lines that the run is going to write again.
+
+        Args:
+          workdir: the run's directory, which exists.
+          resume_step: the step of the checkpoint that the run goes on from: lines of later steps
+            are dropped, and so is a last line that was cut off. None: a new run; all are dropped.
+          mirror: whether to write event files under `tensorboard/`.
+        """
+        path = Path(workdir) / METRICS
+        kept = [] if resume_step is None else [x for x in _lines(path) if x["step"] <= resume_step]
+        write_atomically(path, "".join(map(_line, kept)))
+        self._stream = path.open("a", encoding="utf-8", newline="", buffering=1)
+        self._directory = Path(workdir) / TENSORBOARD if mirror else None
+        self._purge_step = -1 if resume_step is None else resume_step
+        self._board = None
+
+    def __enter__(self) -> "MetricsWriter":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def write(self, step: int, figures: Mapping[str, Any]) -> None:
+        """Writes one line, which is in the file when the call returns.
+
+        Args:
+          step: updates done when the figures were taken.
+          figures: numbers by name, as `train/loss`, `dev/nll_per_token`, `speed/tokens`; what
+            isn't a number goes into the file only.
+        """
+        line = {"step": int(step), **{name: _plain(value) for name, value in figures.items()}}
+        self._stream.write(_line(line))
+        if self._directory is None:
+            return
+        if self._board is None:
+            self._board = _event_writer(self._directory, self._purge_step + 1)
+        for name, value in line.items():
+            if name != "step" and isinstance(_number(value), int | float):
+                self._board.add_scalar(name, _number(value), step)
+
+    def close(self) -> None:
+        """Closes the files."""
+        self._stream.close()
+        if self._board is not None:
+            self._board.close()
+
+
+def _event_writer(directory: Path, purge_step: int) -> Any:
+    """Returns a tensorboardX writer that hides what was written at `purge_step` and later."""
+    # Where PyTorch is installed tensorboardX imports it for the sake of an annotation, which takes
+    # seconds; a None among the loaded modules makes that import fail, as where it's absent.
+    absent = "torch" not in sys.modules
+    if absent:
+        sys.modules["torch"] = None  # type: ignore[assignment]
+    try:
+        from tensorboardX import SummaryWriter
+    finally:
+        if absent:
+            del sys.modules["torch"]
+    # It warns of every NaN; the figure itself says so already.
+    logging.getLogger("tensorboardX.x2num").setLevel(logging.ERROR)
+    return SummaryWriter(os.fspath(directory), flush_secs=30, purge_step=purge_step)
+
+
+def _lines(path: Path) -> list[dict[str, Any]]:
+    """Reads JSON lines that have a step; what a killed process cut off isn't one."""
+    if not path.exists():
+        return []
+    lines = []
+    texts = path.read_bytes().split(b"\n")
+    for number, text in enumerate(texts, 1):
+        try:
+            line = json.loads(text)
+            lines.append(line | {"step": int(line["step"])})
+        except (ValueError, KeyError, TypeError):
+            if number < len(texts):
+                logging.warning("%s: line %d isn't a line of metrics; left out", path, number)
+    return lines
+
+
+def _line(figures: Mapping[str, Any]) -> str:
+    return json.dumps(figures, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def _plain(value: Any) -> Any:
+    """Returns the value as JSON has it."""
+    if isinstance(value, Mapping):
+        return {str(name): _plain(x) for name, x in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(x) for x in value]
+    if hasattr(value, "item"):
+        value = value.item()
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    return os.fspath(value) if isinstance(value, os.PathLike) else value
+
+
+def _number(value: Any) -> Any:
+    return float(value) if value in ("nan", "inf", "-inf") else value

@@ -1,0 +1,135 @@
+"""Parallel text in files: a file for each language, or tab-separated columns."""
+
+import pathlib
+from collections.abc import Iterator
+
+from bahdanau_jax.errors import InputError
+
+_DEV_NAMES = ("dev", "val", "valid", "validation")
+_BOM = b"\xef\xbb\xbf"
+
+
+class TextSource:
+    """`train.LANGUAGE`, `dev.LANGUAGE`, `test*.LANGUAGE`: the same line number, the same sentence.
+
+    The development set may also be called `val`, `valid` or `validation`.
+    """
+
+    def __init__(self, directory: str, source_language: str, target_language: str):
+        """Looks for the files; raises InputError if a language or one side of a set is missing."""
+        self._directory = _directory(directory)
+        names = [path.name for path in self._directory.iterdir() if path.is_file()]
+        sides = []
+        for field, language in (("source", source_language), ("target", target_language)):
+            suffix = f".{language}"
+            stems = [name.removesuffix(suffix) for name in names if name.endswith(suffix)]
+            sides.append(_stems_by_split(directory, stems))
+            if not language or not sides[-1]:
+                languages = {name.partition(".")[2] for name in names if _is_split(name)} - {""}
+                there = ", ".join(sorted(languages)) or "none (no file is called train.LANGUAGE)"
+                raise InputError(
+                    f"data.{field}_language: {directory} has no text in "
+                    f"{language or 'an unnamed language'}; languages there: {there}"
+                )
+        self._suffixes = (f".{source_language}", f".{target_language}")
+        self._stems = sides[0] | sides[1]
+        for split, stem in tuple(self._stems.items()):
+            missing = [path for path in self._files(stem) if path.name not in names]
+            if missing and split in ("train", "dev"):
+                raise InputError(f"{missing[0]} is missing; the other language's {stem} is there")
+            if missing:
+                del self._stems[split]  # a test set of another pair of languages
+        self.splits = tuple(self._stems)
+
+    def rows(self, split: str) -> Iterator[tuple[str, ...]]:
+        """Yields the two sides of each line; raises InputError if the files don't fit together."""
+        paths = self._files(self._stems[split])
+        counts = [_count_lines(path) for path in paths]
+        if counts[0] != counts[1]:
+            raise InputError(
+                f"{paths[0]} has {counts[0]} lines, but {paths[1]} has {counts[1]}; "
+                "line n of one must translate line n of the other"
+            )
+        yield from zip(*(_lines(path) for path in paths), strict=True)
+
+    def _files(self, stem: str) -> list[pathlib.Path]:
+        return [self._directory / (stem + suffix) for suffix in self._suffixes]
+
+
+class TsvSource:
+    """`train.tsv`, `dev.tsv`, `test*.tsv`: source, tab, target, further references after tabs.
+
+    The development set may also be called `val`, `valid` or `validation`. There is no quoting. An
+    empty line is an empty example.
+    """
+
+    def __init__(self, directory: str):
+        """Looks for the files; raises InputError if there are none."""
+        self._directory = _directory(directory)
+        stems = [path.stem for path in self._directory.iterdir() if path.suffix == ".tsv"]
+        self._stems = _stems_by_split(directory, stems)
+        if not self._stems:
+            raise InputError(f"{directory} has no train.tsv, dev.tsv or test*.tsv")
+        self.splits = tuple(self._stems)
+
+    def rows(self, split: str) -> Iterator[tuple[str, ...]]:
+        """Yields source and references; raises InputError at a line without a tab."""
+        path = self._directory / f"{self._stems[split]}.tsv"
+        for number, line in enumerate(_lines(path), 1):
+            source, *references = line.split("\t")
+            if source and not references:
+                raise InputError(f"{path}, line {number}: no tab between source and target")
+            # An empty further reference is a stray tab; a sole empty one keeps its line.
+            yield source, *([text for text in references if text.strip()] or [""])
+
+
+def _directory(name: str) -> pathlib.Path:
+    path = pathlib.Path(name).expanduser()
+    if not path.is_dir():
+        raise InputError(f"data.source: {name} is no directory")
+    return path
+
+
+def _stems_by_split(directory: str, stems: list[str]) -> dict[str, str]:
+    """Returns the file names, without their ending, of the splits `train`, `dev` and tests."""
+    devs = [stem for stem in _DEV_NAMES if stem in stems]
+    if len(devs) > 1:
+        raise InputError(f"{directory} has both {' and '.join(devs)} for development; keep one")
+    splits = {"train": "train"} if "train" in stems else {}
+    if devs:
+        splits["dev"] = devs[0]
+    return splits | {stem: stem for stem in sorted(stems) if stem.startswith("test")}
+
+
+def _is_split(name: str) -> bool:
+    stem = name.partition(".")[0]
+    return stem == "train" or stem in _DEV_NAMES or stem.startswith("test")
+
+
+def _lines(path: pathlib.Path) -> Iterator[str]:
+    """Yields the lines of a file, divided at line feeds and nowhere else."""
+    number = 0
+    try:
+        with open(path, "rb") as file:
+            for number, line in enumerate(file, 1):
+                if number == 1:
+                    line = line.removeprefix(_BOM)
+                if b"\0" in line:
+                    raise InputError(f"{path}, line {number}: a NUL byte; save it as UTF-8 text")
+                yield line.rstrip(b"\r\n").decode()
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}, line {number}: not UTF-8 ({error.reason})") from error
+    except OSError as error:
+        raise InputError(f"can't read {path} ({error.strerror})") from error
+
+
+def _count_lines(path: pathlib.Path) -> int:
+    count, last = 0, b"\n"
+    try:
+        with open(path, "rb") as file:
+            while block := file.read(1 << 16):
+                count += block.count(b"\n")
+                last = block[-1:]
+    except OSError as error:
+        raise InputError(f"can't read {path} ({error.strerror})") from error
+    return count + (last != b"\n")

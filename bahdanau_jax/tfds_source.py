@@ -1,0 +1,151 @@
+"""Parallel text in a TFDS data set prepared as array_record, read without TensorFlow."""
+
+import contextlib
+import pathlib
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from absl import logging
+
+from bahdanau_jax.errors import InputError
+
+if TYPE_CHECKING:
+    from tensorflow_datasets.core import DatasetBuilder
+
+_DEV_NAMES = ("validation", "val", "valid", "dev")
+_BLOCK = 4096  # examples read together: an array_record is slow to read one by one
+
+
+class TfdsSource:
+    """Two text features of a data set; the target's may be a sequence of references.
+
+    The data sets of this project are prepared on first use; any other must be there already.
+    """
+
+    def __init__(self, name: str, source_feature: str, target_feature: str, directory: str = ""):
+        """Opens a data set.
+
+        Args:
+          name: TFDS's name, `NAME[/CONFIG][:VERSION]`; the latest version by default.
+          source_feature: name of the source's feature.
+          target_feature: name of the target's feature.
+          directory: where prepared data sets lie; empty: TFDS's own default.
+
+        Raises:
+          InputError: the data set is not prepared, or has no such feature.
+        """
+        self._place = f"tfds:{name}"
+        self._features = (source_feature, target_feature)
+        self._builder = _builder(
+            name, str(pathlib.Path(directory).expanduser()) if directory else None
+        )
+        features = list(self._builder.info.features or ())  # pyright: ignore[reportArgumentType]
+        for field, feature in (("source", source_feature), ("target", target_feature)):
+            if feature not in features:
+                raise InputError(
+                    f"data.{field}_language: {self._place} has no feature "
+                    f"{feature or 'without a name'}; its features: {', '.join(features)}"
+                )
+        names = sorted(self._builder.info.splits)
+        devs = [split for split in names if split in _DEV_NAMES]
+        if len(devs) > 1:
+            raise InputError(f"{self._place} has both {' and '.join(devs)} for development")
+        self._names = {"train": "train"} if "train" in names else {}
+        if devs:
+            self._names["dev"] = devs[0]
+        self._names |= {split: split for split in names if split not in ("train", *devs)}
+        self.splits = tuple(self._names)
+
+    def rows(self, split: str) -> Iterator[tuple[str, ...]]:
+        """Yields source and references; raises InputError where a feature holds no text."""
+        import tensorflow_datasets as tfds
+        from tensorflow_datasets.proto import tf_example_pb2
+
+        # The records' own bytes: decoding through the features takes several times as long.
+        open_split: Any = self._builder.as_data_source
+        records = open_split(
+            self._names[split], deserialize_method=tfds.decode.DeserializeMethod.RAW_BYTES
+        )
+        parse = tf_example_pb2.Example.FromString  # pyright: ignore[reportAttributeAccessIssue]
+        for start in range(0, len(records), _BLOCK):
+            block = range(start, min(start + _BLOCK, len(records)))
+            for number, record in zip(block, records.__getitems__(block), strict=True):
+                features = parse(record).features.feature
+                try:
+                    sources, references = (_texts(features[name]) for name in self._features)
+                    if len(sources) != 1:
+                        raise ValueError(f"{len(sources)} sources where there must be one")
+                except ValueError as error:
+                    raise InputError(f"{self._place}, {split} example {number}: {error}") from error
+                yield sources[0], *(references or [""])
+
+
+def _texts(feature: Any) -> list[str]:
+    """Returns the strings of a `tf.train.Feature`; raises ValueError if it holds no text."""
+    texts = [value.decode() for value in feature.bytes_list.value]
+    if not texts and feature.WhichOneof("kind") not in (None, "bytes_list"):
+        raise ValueError("numbers in place of text")
+    for text in texts:
+        if "\0" in text:
+            raise ValueError("a NUL byte in the text")
+    return texts
+
+
+def _builder(name: str, directory: str | None) -> "DatasetBuilder":
+    """Returns the builder of a data set that is prepared."""
+    # Imported here and not above: it takes a second, and text files don't need it.
+    import tensorflow_datasets as tfds
+
+    from bahdanau_jax import datasets
+
+    own = {builder.name: builder for builder in datasets.BUILDERS}
+    if name in own:
+        if not _is_prepared(own[name](data_dir=directory)):
+            _prepare(own[name](data_dir=directory))
+        return own[name](data_dir=directory)
+
+    try:
+        # With a version given, TFDS looks for prepared files before it looks for a builder's code.
+        builder = tfds.builder(name if ":" in name else f"{name}:*.*.*", data_dir=directory)
+    except (ValueError, ImportError):
+        builder = None
+    if builder is None or not _is_prepared(builder):
+        raise InputError(
+            f"tfds:{name} is not prepared in {directory or 'the default directory of TFDS'}; "
+            f"prepare it once: {_commands(name, directory)}"
+        )
+    if tfds.core.FileFormat.ARRAY_RECORD not in builder.info.available_file_formats():
+        raise InputError(
+            f"tfds:{name} is not prepared as array_record in {builder.data_dir}; prepare it in "
+            f"another directory, and set data.directory: {_commands(name, 'DIRECTORY')}"
+        )
+    return builder
+
+
+def _commands(name: str, directory: str | None) -> str:
+    # In Python and not by `tfds build`, which needs Apache Beam as well even to start.
+    return (
+        'pip install "bahdanau_jax[tensorflow]" && python -c "import tensorflow_datasets as tfds; '
+        f"tfds.builder('{name}', data_dir={directory!r}, file_format='array_record')"
+        '.download_and_prepare()"'
+    )
+
+
+def _is_prepared(builder: "DatasetBuilder") -> bool:
+    return (pathlib.Path(builder.data_dir) / "dataset_info.json").is_file()
+
+
+def _prepare(builder: "DatasetBuilder") -> None:
+    logging.info("preparing the data set %s in %s, once", builder.name, builder.data_dir)
+    try:
+        # TFDS announces itself on standard output, which belongs to results.
+        with contextlib.redirect_stdout(sys.stderr):
+            builder.download_and_prepare()
+    except OSError as error:
+        # Of several processes that prepare it at once, one succeeds.
+        if not _is_prepared(builder):
+            raise InputError(
+                f"can't prepare tfds:{builder.name} in {builder.data_dir} ({error}); set "
+                "data.directory to a place that can be written to"
+            ) from error

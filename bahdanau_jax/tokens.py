@@ -1,0 +1,165 @@
+"""The special ids, what every vocabulary can do, and vocabularies that are a list of tokens."""
+
+import abc
+import hashlib
+import json
+import os
+import pathlib
+from collections import Counter
+from collections.abc import Iterable
+from typing import Self
+
+from bahdanau_jax.errors import InputError
+
+PAD, BOS, EOS, UNK = 0, 1, 2, 3
+UNKNOWN_MARK = "⁇"  # how UNK looks in decoded text
+_MARKS = ("<pad>", "<s>", "</s>", UNKNOWN_MARK)
+
+TOKEN_KINDS = ("characters", "symbols", "words")
+
+
+class Vocabulary(abc.ABC):
+    """A fixed, ordered set of tokens; `size` counts the special ones too.
+
+    Special ones are reached by id only: text that looks like a special mark is ordinary text.
+    """
+
+    size: int
+    fingerprint: str  # 16 hexadecimal digits of the SHA-256 of what it holds
+    suffix: str  # of the file that `save` writes
+
+    @abc.abstractmethod
+    def encode(self, text: str) -> list[int]:
+        """Returns the ids of `text`, each from UNK to size - 1; no BOS, no EOS."""
+
+    @abc.abstractmethod
+    def _piece(self, token: int) -> str:
+        """Returns the token of an id above UNK."""
+
+    @abc.abstractmethod
+    def _join(self, ids: list[int]) -> str:
+        """Returns the text of ids that are UNK or above."""
+
+    @abc.abstractmethod
+    def _bytes(self) -> bytes:
+        """Returns the content of the file that `save` writes."""
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """Returns the text of `ids` up to the first EOS; PAD and BOS are skipped.
+
+        Args:
+          ids: integers from 0 to size - 1: int32[T], or any iterable of integers.
+
+        Returns:
+          The text; an UNK reads `UNKNOWN_MARK`.
+        """
+        kept = []
+        for token in map(int, ids):
+            if token == EOS:
+                break
+            if token not in (PAD, BOS):
+                kept.append(self._checked(token))
+        return self._join(kept)
+
+    def tokens(self, ids: Iterable[int]) -> list[str]:
+        """Returns one readable token for each of `ids` (int32[T]), special ones included."""
+        return [
+            _MARKS[token] if token <= UNK else self._piece(token)
+            for token in (self._checked(int(token)) for token in ids)
+        ]
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes the vocabulary to `path`, which must end in `suffix` for `load` to read it."""
+        write_whole(pathlib.Path(path), self._bytes())
+
+    def _checked(self, token: int) -> int:
+        if not 0 <= token < self.size:
+            raise IndexError(f"id {token} is outside the vocabulary of {self.size}")
+        return token
+
+
+class TokenVocabulary(Vocabulary):
+    """A list of characters, symbols or words; what isn't in it becomes UNK."""
+
+    suffix = ".json"
+
+    def __init__(self, kind: str, tokens: Iterable[str]):
+        self.kind = kind
+        self._tokens = list(tokens)
+        self._ids = {token: index for index, token in enumerate(self._tokens, UNK + 1)}
+        self._separator = "" if kind == "characters" else " "
+        self.size = UNK + 1 + len(self._tokens)
+        self.fingerprint = digest(json.dumps([kind, self._tokens]).encode())
+
+    def encode(self, text: str) -> list[int]:
+        """Returns the ids of `text`, UNK for what isn't in the list; no BOS, no EOS."""
+        return [self._ids.get(token, UNK) for token in _split(self.kind, text)]
+
+    def _piece(self, token: int) -> str:
+        return self._tokens[token - UNK - 1]
+
+    def _join(self, ids: list[int]) -> str:
+        return self._separator.join(self.tokens(ids))
+
+    def _bytes(self) -> bytes:
+        content = {"kind": self.kind, "fingerprint": self.fingerprint, "tokens": self._tokens}
+        return (json.dumps(content, ensure_ascii=False, indent=1) + "\n").encode()
+
+    @classmethod
+    def from_bytes(cls, content: bytes) -> Self:
+        """Reads what `save` wrote; raises ValueError if it isn't that."""
+        value = json.loads(content)
+        if not isinstance(value, dict) or value.get("kind") not in TOKEN_KINDS:
+            raise ValueError("it holds no list of tokens")
+        tokens = value.get("tokens")
+        if not isinstance(tokens, list) or not all(isinstance(token, str) for token in tokens):
+            raise ValueError("it holds no list of tokens")
+        vocabulary = cls(value["kind"], tokens)
+        if vocabulary.fingerprint != value.get("fingerprint"):
+            raise ValueError("its tokens don't match its fingerprint")
+        return vocabulary
+
+
+def build_tokens(kind: str, size: int, texts: Iterable[str]) -> TokenVocabulary:
+    """Makes a list of the most frequent tokens; of equally frequent ones the smaller text first.
+
+    Args:
+      kind: `characters` (code points), `symbols` (split at spaces) or `words` (at white space).
+      size: entries at most, the four special ones included; 0 keeps all.
+      texts: the sentences, read once.
+
+    Returns:
+      The vocabulary.
+
+    Raises:
+      InputError: the text has no token, or the size leaves no room for one.
+    """
+    if 0 < size <= UNK + 1 or size < 0:
+        raise InputError(f"size {size} leaves no room for {kind}; use {UNK + 2} or more, or 0: all")
+    counts = Counter[str]()
+    for text in texts:
+        counts.update(_split(kind, text))
+    if not counts:
+        raise InputError(f"the text has no {kind} to build a vocabulary from")
+    ranked = sorted(counts, key=lambda token: (-counts[token], token))
+    return TokenVocabulary(kind, ranked[: size - UNK - 1] if size else ranked)
+
+
+def _split(kind: str, text: str) -> Iterable[str]:
+    if kind == "characters":
+        return text
+    if kind == "symbols":
+        return [symbol for symbol in text.split(" ") if symbol]
+    return text.split()
+
+
+def digest(content: bytes) -> str:
+    """Returns the first 16 hexadecimal digits of the SHA-256 of `content`."""
+    return hashlib.sha256(content).hexdigest()[:16]
+
+
+def write_whole(path: pathlib.Path, content: bytes) -> None:
+    """Writes all or nothing, so that an interrupted run leaves no half of a file."""
+    partial = path.with_name(path.name + ".partial")
+    partial.write_bytes(content)
+    os.replace(partial, path)

@@ -1,0 +1,235 @@
+"""What a configuration must satisfy before anything is computed, in the user's words."""
+
+from bahdanau_jax.config import Config, ModelConfig
+from bahdanau_jax.errors import InputError
+
+CHOICES = {
+    "data.vocabulary.kind": ("characters", "symbols", "words", "unigram", "bpe"),
+    "data.vocabulary.target_kind": ("", "characters", "symbols", "words", "unigram", "bpe"),
+    "model.cell": ("gru", "lstm"),
+    "model.gru_reset": ("before", "after"),
+    "model.attention.score": (
+        "additive",
+        "dot",
+        "general",
+        "concat",
+        "concat_identity",
+        "projected",
+        "uniform",
+        "fixed",
+    ),
+    "model.attention.scale": ("none", "sqrt", "learned"),
+    "model.attention.window": ("global", "local_m", "local_p"),
+    "model.attention.query": ("previous", "intermediate", "current"),
+    "model.initial_state": ("backward", "final", "mean", "zero"),
+    "model.readout": ("maxout", "attentional", "linear"),
+    "model.initialization": ("glorot", "paper", "uniform"),
+    "train.optimizer": ("adam", "adadelta", "sgd"),
+    "train.schedule": ("constant", "linear", "cosine", "inverse_sqrt"),
+    "train.metric": ("nll_per_token", "per", "wer", "bleu", "chrf", "ter", "exact_match"),
+    "evaluation.metrics": ("bleu", "error_rate"),
+}
+
+# Smallest value, and the value that is too large (None: no limit).
+RANGES = {
+    "data.max_length": (1, None),
+    "data.shapes": (1, None),
+    "data.pool": (0, None),
+    "data.seed": (0, None),
+    "data.vocabulary.size": (0, None),
+    "data.vocabulary.target_size": (0, None),
+    "model.embedding": (1, None),
+    "model.encoder.units": (1, None),
+    "model.encoder.layers": (1, None),
+    "model.decoder.units": (1, None),
+    "model.decoder.layers": (1, None),
+    "model.attention.units": (1, None),
+    "model.attention.half_width": (1, None),
+    "model.readout_units": (1, None),
+    "train.steps": (1, None),
+    "train.epochs": (0, None),
+    "train.eval_every": (1, None),
+    "train.checkpoint_every": (1, None),
+    "train.log_every": (1, None),
+    "train.batch_size": (1, None),
+    "train.batch_tokens": (0, None),
+    "train.learning_rate": (0, None),
+    "train.warmup_steps": (0, None),
+    "train.clip_norm": (0, None),
+    "train.label_smoothing": (0, 1),
+    "train.dropout.embedding": (0, 1),
+    "train.dropout.annotations": (0, 1),
+    "train.dropout.readout": (0, 1),
+    "train.patience": (0, None),
+    "decode.batch_size": (1, None),
+    "decode.max_length_ratio": (0, None),
+    "evaluation.samples": (0, None),
+    "seed": (0, None),
+}
+
+ERROR_RATES = ("per", "wer", "exact_match")
+TEXT_SCORES = ("bleu", "chrf", "ter", "exact_match")
+
+
+def validate(config: Config) -> None:
+    """Checks every field, and what fields say together.
+
+    Raises:
+      InputError: the first thing that can't work, why, and what to do.
+    """
+    for path, allowed in CHOICES.items():
+        value = _value(config, path)
+        if value not in allowed:
+            names = ", ".join(name or "''" for name in allowed)
+            raise InputError(f"{path} must be one of {names}; it is {value!r}")
+    for path, (least, limit) in RANGES.items():
+        value = _value(config, path)
+        if not value >= least or (limit is not None and value >= limit) or value == float("inf"):
+            allowed = f"at least {least}" + (f" and below {limit}" if limit is not None else "")
+            raise InputError(f"{path} must be {allowed}; it is {value}")
+    _check_model(config.model)
+    _check_vocabulary(config)
+    _check_training(config)
+
+
+def _check_model(model: ModelConfig) -> None:
+    attention = model.attention
+    width = model.encoder.units * (2 if model.encoder.bidirectional else 1)
+    _refuse(
+        attention.score == "dot" and width != model.decoder.units,
+        f"model.attention.score=dot needs queries and annotations of one size, but "
+        f"model.decoder.units is {model.decoder.units} and the annotations have {width}; set "
+        f"model.decoder.units={width}, or use general or projected, which join unequal sizes",
+    )
+    _refuse(
+        attention.scale != "none" and attention.score not in ("dot", "general", "projected"),
+        f"model.attention.scale={attention.scale} applies to products; with "
+        f"model.attention.score={attention.score} set it to none",
+    )
+    for option in ("bias", "normalize"):
+        _refuse(
+            getattr(attention, option) and attention.score not in ("additive", "concat"),
+            f"model.attention.{option} belongs to the scores additive and concat, not to "
+            f"{attention.score}; set it to false",
+        )
+    _refuse(
+        attention.normalize and model.initialization == "paper",
+        "model.attention.normalize divides v_a by its norm, and model.initialization=paper starts "
+        "v_a at zero; use another initialization",
+    )
+    _refuse(
+        attention.coverage and attention.score != "additive",
+        f"model.attention.coverage enters the additive score's tanh; {attention.score} has no "
+        "place for it: set it to false",
+    )
+    _refuse(
+        attention.window != "global" and attention.score in ("uniform", "fixed"),
+        f"model.attention.score={attention.score} is a control over the whole sentence; set "
+        "model.attention.window=global",
+    )
+    _refuse(
+        not attention.renormalize and attention.window != "local_p",
+        "model.attention.renormalize=false leaves out a division that only "
+        "model.attention.window=local_p has; set it to true",
+    )
+    _refuse(
+        model.input_feeding and attention.query != "current",
+        f"model.input_feeding hands the attentional vector to the next state, which then queries; "
+        f"it needs model.attention.query=current, not {attention.query}",
+    )
+    _refuse(
+        model.input_feeding and model.readout != "attentional",
+        "model.input_feeding feeds the attentional vector, which only "
+        f"model.readout=attentional computes; it is {model.readout}",
+    )
+    _refuse(
+        model.readout == "linear" and attention.query == "current",
+        "model.readout=linear reads the state alone, and with model.attention.query=current the "
+        "state never sees the context; use attentional or maxout",
+    )
+    _refuse(
+        model.initial_state == "backward" and not model.encoder.bidirectional,
+        "model.initial_state=backward reads the backward direction, which "
+        "model.encoder.bidirectional=false leaves out; use final, mean or zero",
+    )
+    _refuse(
+        model.tie_embeddings and _readout_size(model) != model.embedding,
+        f"model.tie_embeddings uses the target embedding ({model.embedding}) as output layer, so "
+        f"the readout must have that size too; it has {_readout_size(model)}: change "
+        "model.embedding or " + _readout_field(model),
+    )
+    _refuse(
+        model.residual and max(model.encoder.layers, model.decoder.layers) == 1,
+        "model.residual adds a layer's input to its output from the second layer on; there is "
+        "only one: set it to false or raise model.encoder.layers or model.decoder.layers",
+    )
+    _refuse(
+        model.cell == "lstm" and model.gru_reset != "before",
+        "model.gru_reset has no meaning with model.cell=lstm; leave it at before",
+    )
+
+
+def _check_vocabulary(config: Config) -> None:
+    vocabulary = config.data.vocabulary
+    _refuse(not config.data.source, "data.source is empty; give tfds:NAME, text:DIR or tsv:DIR")
+    for kind, size in (
+        (vocabulary.kind, vocabulary.size),
+        (vocabulary.target_kind or vocabulary.kind, vocabulary.target_size or vocabulary.size),
+    ):
+        _refuse(
+            kind in ("unigram", "bpe") and size == 0,
+            f"data.vocabulary.size=0 means all that occur, which {kind} pieces can't say; give "
+            "a number of pieces, for instance 8000",
+        )
+        _refuse(
+            0 < size < 5,
+            f"a vocabulary of {size} entries has no room beside its 4 special ones; give 0 or "
+            "more than 4",
+        )
+    _refuse(
+        vocabulary.joint and (vocabulary.target_kind or vocabulary.kind) != vocabulary.kind,
+        "data.vocabulary.joint makes one vocabulary of both sides; leave "
+        "data.vocabulary.target_kind empty",
+    )
+    _refuse(
+        vocabulary.joint and vocabulary.target_size not in (0, vocabulary.size),
+        "data.vocabulary.joint makes one vocabulary of both sides; leave "
+        "data.vocabulary.target_size at 0",
+    )
+
+
+def _check_training(config: Config) -> None:
+    train = config.train
+    _refuse(train.learning_rate == 0, "train.learning_rate is 0: nothing would be learnt")
+    _refuse(
+        train.epochs == 0 and train.warmup_steps >= train.steps,
+        f"train.warmup_steps={train.warmup_steps} leaves none of train.steps={train.steps} at "
+        "the full learning rate; lower it",
+    )
+    possible = ERROR_RATES if config.evaluation.metrics == "error_rate" else TEXT_SCORES
+    _refuse(
+        train.metric not in ("nll_per_token", *possible),
+        f"train.metric={train.metric} isn't computed with "
+        f"evaluation.metrics={config.evaluation.metrics}; choose nll_per_token or one of "
+        + ", ".join(possible),
+    )
+
+
+def _readout_size(model: ModelConfig) -> int:
+    return model.decoder.units if model.readout == "linear" else model.readout_units
+
+
+def _readout_field(model: ModelConfig) -> str:
+    return "model.decoder.units" if model.readout == "linear" else "model.readout_units"
+
+
+def _refuse(wrong: bool, message: str) -> None:
+    if wrong:
+        raise InputError(message)
+
+
+def _value(config: Config, path: str):
+    value = config
+    for name in path.split("."):
+        value = getattr(value, name)
+    return value

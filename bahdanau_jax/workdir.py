@@ -1,0 +1,163 @@
+"""The directory of one run: its configuration, its lock, and files that appear whole or not at all.
+
+A workdir holds one experiment for good. A second one in the same place is refused, and so is a
+second process that would write to it.
+"""
+
+import contextlib
+import errno
+import fcntl
+import logging
+import os
+import socket
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from typing import Any
+
+from bahdanau_jax import config as config_lib
+from bahdanau_jax.config import Config
+from bahdanau_jax.errors import InputError
+
+CONFIG = "config.json"
+LOCK = ".lock"
+
+
+def write_atomically(path: str | os.PathLike[str], text: str) -> None:
+    """Writes a text file such that readers, and a crash, see the old content or the new.
+
+    Args:
+      path: the file; its directory must exist.
+      text: the whole content, written as UTF-8.
+    """
+    path = Path(path)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with temporary.open("w", encoding="utf-8", newline="") as stream:
+            stream.write(text)
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+@contextlib.contextmanager
+def lock(workdir: str | os.PathLike[str]) -> Iterator[None]:
+    """Keeps other processes from training in `workdir` while the context lasts.
+
+    The kernel holds the lock (flock), so that it ends with the process, however that ends: a lock
+    file that a killed run left behind refuses nobody.
+
+    Args:
+      workdir: the run's directory; made if absent.
+
+    Raises:
+      InputError: another process trains there; names its process id and host.
+    """
+    path = make(workdir) / LOCK
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    with os.fdopen(descriptor, "r+", encoding="utf-8") as stream:
+        try:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            if error.errno not in (errno.EWOULDBLOCK, errno.EACCES):
+                logging.warning(
+                    "%s can't be locked (%s); don't train in it twice at once", path, error.strerror
+                )
+            else:
+                holder = stream.read().strip() or "unknown"
+                raise InputError(
+                    f"{workdir}: another process trains here (process {holder}); wait until it "
+                    "ends, stop it, or choose another --workdir"
+                ) from None
+        stream.truncate(0)
+        stream.write(f"{os.getpid()} on {socket.gethostname()}\n")
+        stream.flush()
+        yield
+
+
+def make(workdir: str | os.PathLike[str]) -> Path:
+    """Returns the path of a run's directory, which exists afterwards.
+
+    Args:
+      workdir: the run's directory.
+
+    Raises:
+      InputError: it can't be made, or can't be written to.
+    """
+    path = Path(workdir)
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(
+            f"{workdir}: can't be used as a workdir ({error.strerror}); choose another --workdir"
+        ) from error
+    if not os.access(path, os.W_OK | os.X_OK):
+        raise InputError(f"{workdir}: may not be written to; choose another --workdir")
+    return path
+
+
+def write_config(
+    workdir: str | os.PathLike[str], config: Config, may_differ: Collection[str] = ()
+) -> None:
+    """Writes `config.json` in a new workdir; in one that has it, checks that it's the same.
+
+    What was written first stays as it is, also where a field differs that may.
+
+    Args:
+      workdir: the run's directory, which exists.
+      config: the configuration of the run that starts.
+      may_differ: paths of fields, as `train.steps`, that a resumed run may change.
+
+    Raises:
+      InputError: the workdir holds another configuration; names the fields and both values.
+    """
+    path = Path(workdir) / CONFIG
+    if not path.exists():
+        write_atomically(path, config_lib.to_json(config))
+        return
+    before, now = config_lib.to_dict(read_config(workdir)), config_lib.to_dict(config)
+    differing = []
+    for field in config_lib.field_paths():
+        old, new = _value(before, field), _value(now, field)
+        if old != new and field not in may_differ:
+            differing.append(f"{field} is {old!r} there and {new!r} now")
+    if differing:
+        raise InputError(
+            f"{workdir} holds a run of another configuration: {'; '.join(differing)}; "
+            "give the same values again, or choose another --workdir"
+        )
+
+
+def read_config(workdir: str | os.PathLike[str]) -> Config:
+    """Reads the configuration that `workdir` was made with.
+
+    Args:
+      workdir: the run's directory.
+
+    Returns:
+      The configuration, not validated.
+
+    Raises:
+      InputError: there is no run, or its `config.json` isn't one.
+    """
+    path = Path(workdir) / CONFIG
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise InputError(
+            f"{workdir}: no {CONFIG} here; train in it first, or check --workdir"
+        ) from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: can't be read ({error})") from error
+    try:
+        return config_lib.from_json(text)
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from error
+
+
+def _value(nested: dict[str, Any], path: str) -> Any:
+    for name in path.split("."):
+        nested = nested[name]
+    return nested

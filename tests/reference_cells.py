@@ -1,0 +1,87 @@
+"""The oracle's recurrent cells: one step of one sentence, in NumPy.
+
+`params` holds one cell's arrays: W [I, nH], U [H, nH], b [nH], C [C, nH] if a context enters, b_u
+[H] in the GRU with the reset after the product, gain_W, gain_U, gain_C with layer normalisation.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from bahdanau_jax.config import ModelConfig
+
+EPSILON = 1e-6  # added to the variance by layer normalisation
+Params = dict[str, Any]
+
+
+def sigmoid(x: np.ndarray) -> np.ndarray:
+    """The logistic function 1 / (1 + exp(-x)), in a form that can't overflow."""
+    return 0.5 * (1.0 + np.tanh(0.5 * x))
+
+
+def normalize(x: np.ndarray, gain: np.ndarray) -> np.ndarray:
+    """Layer normalisation of one vector, without a shift (Ba 2016, equation 4)."""
+    return gain * (x - x.mean()) / np.sqrt(((x - x.mean()) ** 2).mean() + EPSILON)
+
+
+def input_part(params: Params, x, context, layer_norm: bool) -> np.ndarray:
+    """What enters a cell from outside the recurrence: xW + cC + b, normalised apart (Ba 2016)."""
+    part = x @ params["W"]
+    if layer_norm:
+        part = normalize(part, params["gain_W"])
+    if context is not None:
+        from_context = context @ params["C"]
+        if layer_norm:
+            from_context = normalize(from_context, params["gain_C"])
+        part = part + from_context
+    return part + params["b"]
+
+
+def gru_before_step(params: Params, x, s, context=None, layer_norm: bool = False) -> np.ndarray:
+    """The paper's GRU, reset before the product (Cho 2014, 2.3; Bahdanau 2014, A.1.1) -> [H]."""
+    H = len(s)
+    from_input = input_part(params, x, context, layer_norm)
+    from_state = s @ params["U"][:, : 2 * H]
+    if layer_norm:
+        from_state = normalize(from_state, params["gain_U"][: 2 * H])
+    reset = sigmoid(from_input[:H] + from_state[:H])
+    update = sigmoid(from_input[H : 2 * H] + from_state[H:])
+    from_reset = (reset * s) @ params["U"][:, 2 * H :]
+    if layer_norm:
+        from_reset = normalize(from_reset, params["gain_U"][2 * H :])
+    proposal = np.tanh(from_input[2 * H :] + from_reset)
+    return (1.0 - update) * s + update * proposal
+
+
+def gru_after_step(params: Params, x, s, context=None, layer_norm: bool = False) -> np.ndarray:
+    """The GRU of cuDNN, reset after the product (Cho 2014, version 1; torch.nn.GRU) -> [H]."""
+    H = len(s)
+    from_input = input_part(params, x, context, layer_norm)
+    from_state = s @ params["U"]
+    if layer_norm:
+        from_state = normalize(from_state, params["gain_U"])
+    reset = sigmoid(from_input[:H] + from_state[:H])
+    update = sigmoid(from_input[H : 2 * H] + from_state[H : 2 * H])
+    proposal = np.tanh(from_input[2 * H :] + reset * (from_state[2 * H :] + params["b_u"]))
+    return (1.0 - update) * proposal + update * s
+
+
+def lstm_step(params: Params, x, s, memory, context=None, layer_norm: bool = False):
+    """The LSTM with a forget gate (Gers 2000; torch.nn.LSTM) -> state [H], memory [H]."""
+    H = len(s)
+    from_state = s @ params["U"]
+    if layer_norm:
+        from_state = normalize(from_state, params["gain_U"])
+    gates = input_part(params, x, context, layer_norm) + from_state
+    input_gate, forget_gate = sigmoid(gates[:H]), sigmoid(gates[H : 2 * H])
+    proposal, output_gate = np.tanh(gates[2 * H : 3 * H]), sigmoid(gates[3 * H :])
+    memory = forget_gate * memory + input_gate * proposal
+    return output_gate * np.tanh(memory), memory
+
+
+def cell_step(params: Params, config: ModelConfig, x, s, memory, context=None):
+    """The configured cell -> state [H], memory [H] (a GRU hands the memory on)."""
+    if config.cell == "lstm":
+        return lstm_step(params, x, s, memory, context, config.layer_norm)
+    step = gru_before_step if config.gru_reset == "before" else gru_after_step
+    return step(params, x, s, context, config.layer_norm), memory

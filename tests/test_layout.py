@@ -1,0 +1,74 @@
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bahdanau_jax.layout import Layout
+
+SHAPES = np.array([[4, 3], [3, 6], [6, 5], [9, 9]])
+
+arguments = st.fixed_dictionaries(
+    {
+        "rows": st.lists(st.integers(1, 9), min_size=4, max_size=4).map(np.array),
+        "pairs": st.lists(st.integers(0, 60), min_size=4, max_size=4)
+        .filter(any)
+        .map(lambda pairs: np.array(pairs, np.int64)),
+        "pool": st.integers(0, 5),
+    }
+)
+quick = settings(max_examples=100, deadline=None)
+
+
+@quick
+@given(arguments)
+def test_every_pair_has_one_row_of_a_shape_that_holds_it(arguments):
+    slots, begins, ends, shapes = Layout(SHAPES, **arguments).place()
+    pairs, rows = arguments["pairs"], arguments["rows"]
+    assert np.sort(slots).tolist() == list(range(pairs.sum()))
+    assert begins.tolist() == [0, *ends[:-1]]
+    assert ends[-1] == len(slots)
+    own = SHAPES[np.repeat(np.arange(4), pairs)]
+    for begin, end, shape in zip(begins, ends, shapes, strict=True):
+        assert 0 < end - begin <= rows[shape]
+        assert (own[slots[begin:end]] <= SHAPES[shape]).all()
+    assert np.count_nonzero(ends - begins < rows[shapes]) <= 1
+
+
+@quick
+@given(arguments)
+def test_the_padded_tokens_are_those_of_the_batches(arguments):
+    layout = Layout(SHAPES, **arguments)
+    *_, shapes = layout.place()
+    assert layout.padded == (arguments["rows"] * SHAPES.sum(axis=1))[shapes].sum()
+
+
+def test_what_is_left_of_a_shape_goes_to_the_next_that_holds_it():
+    # Two of (4, 3) and one of (3, 6) remain; (3, 6) can't hold a source of four tokens.
+    pairs, rows = np.array([6, 5, 2, 3]), np.array([4, 4, 4, 4])
+    _, _, _, shapes = Layout(SHAPES, rows, pairs).place()
+    assert shapes.tolist() == [0, 1, 2, 3]
+
+
+def test_the_ragged_batch_is_set_aside_in_the_smallest_shape():
+    slots, begins, ends, shapes = Layout(SHAPES, np.full(4, 4), np.array([6, 4, 4, 4])).place()
+    ragged = np.flatnonzero(ends - begins < 4)
+    assert shapes[ragged].tolist() == [0]
+    assert slots[begins[ragged[0]] : ends[ragged[0]]].tolist() == [4, 5]
+
+
+def test_each_window_has_its_share_of_every_shape():
+    # Two windows of four batches: half of each shape's pairs make batches with no other.
+    pairs = np.array([16, 0, 0, 16])
+    slots, begins, ends, shapes = Layout(SHAPES, np.full(4, 4), pairs, pool=4).place()
+    halves = {
+        tuple(sorted({int(slot) // 8 for slot in slots[begin:end]}))
+        for begin, end in zip(begins, ends, strict=True)
+    }
+    assert halves == {(0,), (1,), (2,), (3,)}
+    assert shapes.tolist() == [0] * 4 + [3] * 4
+
+
+def test_some_windows_tell_what_all_would_cost():
+    rows, pairs = np.full(4, 8), np.array([9000, 7000, 8000, 500])
+    exact = Layout(SHAPES, rows, pairs, pool=10).padded
+    estimate = Layout(SHAPES, rows, pairs, pool=10, counted=50).padded
+    assert abs(estimate / exact - 1) < 0.02

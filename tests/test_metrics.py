@@ -1,0 +1,207 @@
+import math
+import random
+import subprocess
+import sys
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bahdanau_jax.metrics import (
+    ErrorCounts,
+    LengthBucket,
+    by_length,
+    edit_distance,
+    error_counts,
+    match_counts,
+    text_scores,
+)
+
+TEXT = st.text("abc", max_size=7)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "distance"),
+    [
+        ("kitten", "sitting", 3),
+        ("saturday", "sunday", 3),
+        ("intention", "execution", 5),
+        ("flaw", "lawn", 2),
+        ("abc", "abc", 0),
+        ("", "abc", 3),
+        ("abc", "", 3),
+        ("", "", 0),
+        ("ab", "ba", 2),
+        (["AH", "B"], ["AH", "B", "AW", "T"], 2),
+        (["AH"], ["A", "H"], 2),
+    ],
+)
+def test_known_edit_distances(first, second, distance):
+    assert edit_distance(first, second) == distance
+
+
+def recursive(a, b):
+    if not a or not b:
+        return len(a) + len(b)
+    return min(
+        recursive(a[1:], b[1:]) + (a[0] != b[0]), recursive(a[1:], b) + 1, recursive(a, b[1:]) + 1
+    )
+
+
+@settings(deadline=None)
+@given(st.text("abc", max_size=5), st.text("abc", max_size=5))
+def test_edit_distance_follows_its_recursive_definition(a, b):
+    assert edit_distance(a, b) == recursive(a, b)
+
+
+@settings(deadline=None)
+@given(TEXT, TEXT, TEXT)
+def test_edit_distance_is_a_metric(a, b, c):
+    assert edit_distance(a, b) == edit_distance(b, a)
+    assert (edit_distance(a, b) == 0) == (a == b)
+    assert edit_distance(a, c) <= edit_distance(a, b) + edit_distance(b, c)
+
+
+def test_twelve_thousand_words_take_a_second_or_two():
+    draw = random.Random(0)
+    words = [[draw.choice("ABCDEFGH") for _ in range(draw.randint(3, 11))] for _ in range(12_000)]
+    started = time.process_time()
+    error_counts(words, [[word[::-1]] for word in words])
+    assert time.process_time() - started < 4
+
+
+def test_error_rates_by_hand_with_several_references_and_a_tie():
+    hypotheses = [["A", "B"], ["A", "B", "C"], ["A", "B", "C"], ["A", "A"]]
+    references = [
+        # Right by its second reference: 0 edits, 2 symbols.
+        [["A", "B", "C"], ["A", "B"]],
+        # Both are one edit away; the shorter one counts: 1 edit, 2 symbols.
+        [["A", "B", "C", "D"], ["A", "B"]],
+        # The longer one is closer: 1 edit of 4 symbols, not 2 of 1.
+        [["A"], ["A", "B", "C", "D"]],
+        # More edits than symbols.
+        [[]],
+    ]
+    counts = error_counts(hypotheses, references)
+    assert counts == ErrorCounts(edits=4, symbols=8, wrong=3, sequences=4)
+    assert counts.per == 50.0
+    assert counts.wer == 75.0
+
+
+def test_the_order_of_references_does_not_matter_on_a_tie():
+    short, long = ["A", "B"], ["A", "B", "C", "D"]
+    for references in ([short, long], [long, short]):
+        assert error_counts([["A", "B", "C"]], [references]).symbols == 2
+
+
+def test_sums_of_parts_are_the_sum_and_rates_divide_once():
+    parts = [(["A"], [["B"]]), (["A", "B", "C"], [["A", "B", "C"]])]
+    one, two = (error_counts([h], [r]) for h, r in parts)
+    both = error_counts(*zip(*parts, strict=True))
+    assert one + two == both
+    assert both.per == 25.0  # and not the mean of 100 and 0
+    assert both.wer == 50.0
+
+
+def test_no_sequence_has_no_rate():
+    counts = error_counts([], [])
+    assert math.isnan(counts.per)
+    assert math.isnan(counts.wer)
+
+
+def test_numbers_that_differ_and_words_without_reference_are_refused():
+    with pytest.raises(ValueError, match="zip"):
+        error_counts([["A"]], [])
+    with pytest.raises(ValueError, match="empty"):
+        error_counts([["A"]], [[]])
+
+
+def test_exact_matches_compare_whole_texts_with_every_reference():
+    counts = match_counts(["a b", "a b", "a"], [["x", "a b"], ["a  b"], ["ab"]])
+    assert counts == (1, 3)
+    assert counts.exact_match == pytest.approx(100 / 3)
+
+
+def test_identical_text_scores_the_best_there_is():
+    texts = ["the cat sat on the mat .", "a second sentence of some length"]
+    scores = text_scores(texts, [[text] for text in texts])
+    assert scores["bleu"].score == pytest.approx(100)
+    assert scores["chrf"].score == pytest.approx(100)
+    assert scores["ter"].score == 0
+
+
+def test_bleu_by_hand():
+    # Hypothesis n-grams found in the reference, clipped: 5 of 6 ("the" only once), 3 of 5
+    # (the cat, cat sat, sat on), 2 of 4, 1 of 3. Same length: no brevity penalty.
+    scores = text_scores(["the cat sat on the mat"], [["the cat sat on a mat"]])
+    expected = 100 * (5 / 6 * 3 / 5 * 2 / 4 * 1 / 3) ** (1 / 4)
+    assert scores["bleu"].score == pytest.approx(expected, rel=1e-6)
+
+
+def test_bleu_by_hand_sums_over_sentences_and_penalises_brevity():
+    # 1-grams 4/4 and 4/4, 2-grams 3/3 twice, 3-grams 2/2 twice, 4-grams 1/1 twice: precision 1.
+    # 8 words against 6 + 4: exp(1 - 10/8).
+    scores = text_scores(["a b c d", "e f g h"], [["a b c d e f"], ["e f g h"]])
+    assert scores["bleu"].score == pytest.approx(100 * math.exp(1 - 10 / 8), rel=1e-6)
+
+
+def test_references_may_differ_in_number():
+    hypotheses = ["the cat sat on the mat", "it rains a lot today ."]
+    references = [["something else", "the cat sat on the mat"], ["it rains a lot today ."]]
+    scores = text_scores(hypotheses, references)
+    assert scores["bleu"].score == pytest.approx(100)
+    assert "nrefs:var" in scores["bleu"].signature
+
+
+def test_ter_by_hand():
+    # One substitution in a reference of six words.
+    scores = text_scores(["the cat sat on the mat"], [["the cat sat on a mat"]])
+    assert scores["ter"].score == pytest.approx(100 / 6)
+
+
+def test_case_counts_unless_told_and_the_signature_says_so():
+    hypotheses, references = ["The Cat Sat On Mats"], [["the cat sat on mats"]]
+    cased = text_scores(hypotheses, references)
+    lowered = text_scores(hypotheses, references, lowercase=True)
+    assert cased["bleu"].score < 50
+    assert "case:mixed" in cased["bleu"].signature
+    for name in ("bleu", "chrf"):
+        assert lowered[name].score == pytest.approx(100)
+    assert lowered["ter"].score == 0
+    assert "case:lc" in lowered["bleu"].signature
+    for score in cased.values():
+        assert "version:" in score.signature
+
+
+def test_the_tokeniser_is_in_the_signature():
+    scores = text_scores(["a b c d ."], [["a b c d ."]], tokenize="none")
+    assert "tok:none" in scores["bleu"].signature
+
+
+def test_text_without_sentences_or_references_is_refused():
+    for hypotheses, references in [([], []), (["a"], []), (["a"], [[]])]:
+        with pytest.raises(ValueError, match="as many sentences"):
+            text_scores(hypotheses, references)
+
+
+def test_buckets_take_both_limits_in_and_every_sentence_once():
+    lengths = [1, 10, 11, 20, 21, 50, 10]
+    seen = []
+
+    def score(indices):
+        seen.extend(indices)
+        return float(sum(lengths[i] for i in indices))
+
+    assert by_length(lengths, [10, 20, 21, 40], score) == [
+        LengthBucket(1, 10, 3, 21.0),
+        LengthBucket(11, 20, 2, 31.0),
+        LengthBucket(21, 21, 1, 21.0),
+        LengthBucket(41, None, 1, 50.0),
+    ]
+    assert sorted(seen) == list(range(len(lengths)))
+
+
+def test_sacrebleu_is_imported_only_when_it_is_needed():
+    program = "import sys, bahdanau_jax.metrics; sys.exit('sacrebleu' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program]).returncode == 0

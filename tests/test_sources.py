@@ -1,0 +1,136 @@
+import pytest
+
+from bahdanau_jax.config import DataConfig
+from bahdanau_jax.corpus import Corpus, Example
+from bahdanau_jax.errors import InputError
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Returns a function that writes files and a function that opens them as a corpus."""
+
+    def write(files):
+        for name, content in files.items():
+            data = content if isinstance(content, bytes) else content.encode()
+            (tmp_path / name).write_bytes(data)
+        return tmp_path
+
+    return write
+
+
+def text(directory, source_language="de", target_language="en", lowercase=False):
+    source = f"text:{directory}"
+    return Corpus(DataConfig(source, source_language, target_language, lowercase=lowercase))
+
+
+def tsv(directory, lowercase=False):
+    return Corpus(DataConfig(f"tsv:{directory}", lowercase=lowercase))
+
+
+PAIR = {"train.de": "eins\nzwei\n", "train.en": "one\ntwo\n"}
+
+
+def test_languages_choose_the_sides(folder):
+    files = PAIR | {"train.fr": "un\ndeux\n"}
+    corpus = text(folder(files), source_language="fr", target_language="de")
+    assert list(corpus.pairs()) == [("un", "eins"), ("deux", "zwei")]
+
+
+def test_a_test_set_of_another_language_pair_is_no_split(folder):
+    corpus = text(folder(PAIR | {"test_2015.en": "b\n", "test_2015.fr": "c\n"}))
+    assert corpus.splits == ("train",)
+
+
+def test_a_row_without_a_tab_is_named(folder):
+    corpus = tsv(folder({"train.tsv": "a\tb\nc d\n"}))
+    with pytest.raises(InputError, match=r"train\.tsv, line 2: no tab"):
+        list(corpus.pairs())
+
+
+def test_a_stray_tab_is_no_reference(folder):
+    corpus = tsv(folder({"train.tsv": "a\tb\t\nc\t\t\nd\t\te\n"}))
+    assert list(corpus.examples("train")) == [
+        Example("a", ("b",)),
+        Example("c", ("",)),
+        Example("d", ("e",)),
+    ]
+
+
+def test_bom_and_carriage_returns_are_no_text(folder):
+    files = {"train.de": b"\xef\xbb\xbfeins\r\nzwei\xef\xbb\xbf\r\n", "train.en": b"one\r\ntwo\n"}
+    assert list(text(folder(files)).pairs()) == [("eins", "one"), ("zwei\ufeff", "two")]
+
+
+def test_a_last_line_needs_no_line_feed(folder):
+    corpus = text(folder({"train.de": "eins\nzwei", "train.en": "one\ntwo\n"}))
+    assert len(list(corpus.pairs())) == 2
+
+
+@pytest.mark.parametrize(
+    "mark", ["\u2028", "\u2029", "\x0b", "\x0c", "\x1c", "\x1d", "\x1e", "\x85"]
+)
+def test_only_a_line_feed_ends_a_line(folder, mark):
+    assert len(f"a{mark}b".splitlines()) == 2
+    source = f"ein{mark}s\nzwei\n"
+    corpus = text(folder({"train.de": source, "train.en": "one\ntwo\n"}))
+    assert list(corpus.pairs()) == [(f"ein{mark}s", "one"), ("zwei", "two")]
+    corpus = tsv(folder({"train.tsv": f"a{mark}b\tc\n"}))
+    assert list(corpus.pairs()) == [(f"a{mark}b", "c")]
+
+
+def test_different_numbers_of_lines_name_both_files_and_counts(folder):
+    corpus = text(folder({"train.de": "a\nb\nc\n", "train.en": "a\nb\n"}))
+    with pytest.raises(InputError, match=r"train\.de has 3 lines, but .*train\.en has 2"):
+        next(iter(corpus.pairs()))
+
+
+def test_what_is_not_utf8_is_named_with_its_line(folder):
+    corpus = text(folder({"train.de": b"a\nb\xff\n", "train.en": "a\nb\n"}))
+    with pytest.raises(InputError, match=r"train\.de, line 2: not UTF-8"):
+        list(corpus.pairs())
+
+
+def test_a_nul_byte_is_named_with_its_line(folder):
+    corpus = text(folder({"train.de": b"a\nb\0\n", "train.en": "a\nb\n"}))
+    with pytest.raises(InputError, match=r"train\.de, line 2: a NUL byte"):
+        list(corpus.pairs())
+
+
+def test_utf16_is_refused_at_its_first_line(folder):
+    corpus = text(folder({"train.de": "a\n".encode("utf-16"), "train.en": "a\nb"}))
+    with pytest.raises(InputError, match=r"train\.de, line 1: .*UTF-8"):
+        list(corpus.pairs())
+
+
+@pytest.mark.parametrize("kind", ["text", "tsv"])
+def test_a_missing_directory_is_named(tmp_path, kind):
+    with pytest.raises(InputError, match="nowhere is no directory"):
+        Corpus(DataConfig(source=f"{kind}:{tmp_path}/nowhere", source_language="a"))
+
+
+@pytest.mark.parametrize("language", ["nl", ""])
+def test_an_unknown_language_lists_those_there_are(folder, language):
+    directory = folder(PAIR | {"README.md": "x", "notes.txt": "x"})
+    with pytest.raises(InputError, match=r"data\.target_language: .*languages there: de, en$"):
+        text(directory, target_language=language)
+
+
+def test_a_directory_without_corpus_says_so(folder):
+    directory = folder({"README.md": "x"})
+    with pytest.raises(InputError, match=r"none \(no file is called train\.LANGUAGE\)"):
+        text(directory)
+    with pytest.raises(InputError, match=r"has no train\.tsv"):
+        tsv(directory)
+
+
+@pytest.mark.parametrize("split", ["train", "dev"])
+def test_a_missing_side_is_named(folder, split):
+    directory = folder(PAIR | {"dev.de": "drei\n", "dev.en": "three\n"})
+    (directory / f"{split}.en").unlink()
+    with pytest.raises(InputError, match=rf"{split}\.en is missing"):
+        text(directory)
+
+
+def test_two_development_sets_are_refused(folder):
+    with pytest.raises(InputError, match="both dev and val"):
+        tsv(folder({"train.tsv": "a\tb\n", "dev.tsv": "a\tb\n", "val.tsv": "a\tb\n"}))
