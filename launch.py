@@ -7,11 +7,10 @@ python launch.py --mode=translate --workdir=W < in.txt > out.txt    one output a
 """
 
 import logging
-import os
 import sys
 from pathlib import Path
 
-from absl import app, flags
+from absl import flags
 from ml_collections import config_flags
 
 from bahdanau_jax import config as config_lib
@@ -38,6 +37,7 @@ def main(argv: list[str]) -> None:
     """Runs the mode that the flags name."""
     if len(argv) > 1:
         raise InputError(f"unexpected argument {argv[1]!r}; flags begin with --")
+    _configure_jax()
     directory = Path(_WORKDIR.value or Path("runs") / _experiment())
     # Imported here, so that a wrong flag is answered at once.
     if _MODE.value == "train":
@@ -61,6 +61,17 @@ def main(argv: list[str]) -> None:
         from bahdanau_jax.translation import translate
 
         translate(run, sys.stdin.buffer, sys.stdout)
+
+
+def _configure_jax() -> None:
+    """Keeps compiled programs from one start to the next, in the user's cache directory."""
+    import jax
+
+    from bahdanau_jax.data import cache_directory
+
+    if jax.config.jax_compilation_cache_dir is None:
+        jax.config.update("jax_compilation_cache_dir", str(cache_directory() / "xla"))
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
 
 
 def _experiment() -> str:
@@ -112,7 +123,10 @@ def run(argv: list[str]) -> int:
         print(f"launch.py: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        print("launch.py: interrupted; the same command goes on from the last checkpoint", file=sys.stderr)
+        print(
+            "launch.py: interrupted; the same command goes on from the last checkpoint",
+            file=sys.stderr,
+        )
         return 130
     return 0
 

@@ -52,7 +52,7 @@ def context_vector(alignment: Array, annotations: Array) -> Array:
       alignment: α_ij, `float32[B, S]`.
       annotations: h_j, `float32[B, S, C]`.
     """
-    return jnp.einsum("bs,bsc->bc", alignment, annotations)
+    return (alignment[:, :, None] * annotations).sum(axis=1)
 
 
 def monotonic_centre(step: Array, mask: Array) -> Array:

@@ -62,9 +62,7 @@ def evaluate_split(
     return figures, outputs
 
 
-def draw(
-    run: TrainedRun, directory: Path, split: EvaluationSplit, outputs: list[Output]
-) -> Path:
+def draw(run: TrainedRun, directory: Path, split: EvaluationSplit, outputs: list[Output]) -> Path:
     """Draws the alignments of a few outputs; returns the picture's path.
 
     The longest are drawn of those that are short enough to read: they show the most.

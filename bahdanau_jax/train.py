@@ -3,6 +3,7 @@
 The step is compiled once for each padded shape, the largest first, before training begins.
 """
 
+import concurrent.futures
 import dataclasses
 import math
 import time
@@ -129,12 +130,13 @@ class Trainer:
         train = self.config.train
         state, resumed = self._start(checkpoints)
         step = int(state.step)
-        compiled = self._compile(state)
         began = time.monotonic()
         with (
+            concurrent.futures.ThreadPoolExecutor(1) as worker,
             report.MetricsWriter(self.directory, resumed) as writer,
             Progress(self.total) as progress,
         ):
+            compiled = self._compile(state, worker)
             # The order is frozen: a checkpoint holds an evaluation's verdict, the batch's number
             # is the step's, and the host never waits for the step that it has just launched.
             while True:
@@ -152,7 +154,7 @@ class Trainer:
                     break
                 batch = self.batcher.batch(step)
                 shape = (*batch.source.shape, batch.target.shape[1])
-                state, sums = compiled[shape](state, parallel.shard(batch))
+                state, sums = compiled[shape].result()(state, parallel.shard(batch))
                 self._write_pending(writer, progress)
                 step += 1
                 self._pending = (step, sums, shape)
@@ -178,19 +180,31 @@ class Trainer:
         say(f"resuming from step {restored.step:,}")
         return restored.state, restored.step
 
-    def _compile(self, state: TrainState) -> dict[tuple[int, ...], jax.stages.Compiled]:
-        """Compiles the step for every shape, so that a run that can't fit fails at once."""
-        say(f"compiling {len(self.batcher.shapes)} shapes")
+    def _compile(
+        self, state: TrainState, worker: concurrent.futures.Executor
+    ) -> dict[tuple[int, ...], concurrent.futures.Future[jax.stages.Compiled]]:
+        """Starts to compile the step for every shape; returns once the largest is ready.
+
+        The largest comes first, so that a run that can't fit fails at once; the others are
+        compiled while training goes on with the shapes that are ready.
+        """
         function = parallel.on_devices(
             make_train_step(self.model, self.optimizer, self.config.train),
             outputs=None,
             donate=True,
         )
-        compiled = {}
-        for rows, source, target in self.batcher.shapes:
+        abstract = jax.tree.map(
+            lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=x.sharding), state
+        )
+
+        def compile_shape(rows: int, source: int, target: int) -> jax.stages.Compiled:
             batch = Batch(np.zeros((rows, source), np.int32), np.zeros((rows, target), np.int32))
-            lowered = function.lower(state, parallel.shard(batch))
-            compiled[rows, source, target] = lowered.compile()
+            return function.lower(abstract, parallel.shard(batch)).compile()
+
+        shapes = self.batcher.shapes
+        say(f"compiling {len(shapes)} padded shapes, the largest first: {shapes[0]}")
+        compiled = {(r, s, t): worker.submit(compile_shape, r, s, t) for r, s, t in shapes}
+        compiled[shapes[0]].result()
         return compiled
 
     def _write_pending(self, writer: report.MetricsWriter, progress: Progress) -> None:
@@ -233,7 +247,8 @@ class Trainer:
         assert isinstance(value, float)
         better = self.loop.judge(value, step, metric in HIGHER_IS_BETTER)
         progress.message(
-            f"step {step:,}  {dev.name}: {results.one_line(figures)}" + ("  (best so far)" if better else "")
+            f"step {step:,}  {dev.name}: {results.one_line(figures)}"
+            + ("  (best so far)" if better else "")
         )
         return better
 

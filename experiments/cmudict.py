@@ -15,6 +15,7 @@ def get_config() -> Config:
     data.source_language = "word"
     data.target_language = "pronunciations"
     data.max_length = 30
+    data.shapes = 8
     data.vocabulary.kind = "characters"
     data.vocabulary.target_kind = "symbols"
     data.vocabulary.size = 0
@@ -25,11 +26,12 @@ def get_config() -> Config:
     model.attention.units = 128
     model.readout_units = 128
 
-    train.epochs = 6
+    train.epochs = 5
     train.batch_size = 128
-    train.learning_rate = 1.5e-3
+    train.learning_rate = 2e-3
     train.schedule = "cosine"
-    train.dropout.embedding = 0.2
+    train.warmup_steps = 200
+    train.dropout.embedding = 0.1
     train.dropout.annotations = 0.2
     train.dropout.readout = 0.2
     train.eval_every = 1000

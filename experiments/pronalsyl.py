@@ -1,6 +1,6 @@
 """The default experiment on the PRONALSYL-2007 split of CMUdict, which the literature reports on.
 
-    python launch.py --config=experiments/pronalsyl.py
+python launch.py --config=experiments/pronalsyl.py
 """
 
 from bahdanau_jax.config import Config
