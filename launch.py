@@ -4,10 +4,13 @@ python launch.py                                                    train the de
 python launch.py --config=experiments/cmudict.py --workdir=W        train another, or go on
 python launch.py --mode=evaluate  --workdir=W --split=test          figures of a split
 python launch.py --mode=translate --workdir=W < in.txt > out.txt    one output a line
+python launch.py --mode=explain   --config=experiments/cmudict.py    each choice, and what it costs
 """
 
 import logging
+import runpy
 import sys
+import traceback
 from pathlib import Path
 
 from absl import flags
@@ -17,11 +20,15 @@ from bahdanau_jax import config as config_lib
 from bahdanau_jax.errors import InputError
 from bahdanau_jax.validation import validate
 
-MODES = ("train", "evaluate", "translate")
+MODES = ("train", "evaluate", "translate", "explain")
 DEFAULT = Path(__file__).parent / "experiments" / "cmudict.py"
 
+_ARGUMENTS: list[str] = []  # what `parse_flags` parses; config_flags looks for fields in it
 _CONFIG = config_flags.DEFINE_config_file(
-    "config", str(DEFAULT), "Experiment file; its fields are flags, as --config.seed=1."
+    "config",
+    None,
+    f"Experiment file, {DEFAULT.name} by default; its fields are flags, as --config.seed=1.",
+    sys_argv=_ARGUMENTS,
 )
 _MODE = flags.DEFINE_enum("mode", "train", MODES, "What to do.")
 _WORKDIR = flags.DEFINE_string(
@@ -37,20 +44,34 @@ def main(argv: list[str]) -> None:
     """Runs the mode that the flags name."""
     if len(argv) > 1:
         raise InputError(f"unexpected argument {argv[1]!r}; flags begin with --")
-    _configure_jax()
+    if _WORKDIR.value == "":
+        raise InputError("--workdir is empty; name a directory, or leave the flag out")
     directory = Path(_WORKDIR.value or Path("runs") / _experiment())
-    # Imported here, so that a wrong flag is answered at once.
-    if _MODE.value == "train":
-        from bahdanau_jax.train import train
-
+    # Imported below the checks, so that a wrong flag is answered at once.
+    if _MODE.value in ("train", "explain"):
         config = _CONFIG.value
         validate(config)
+        _configure_jax()
+        if _MODE.value == "explain":
+            from bahdanau_jax.explain import explain
+
+            explain(config, directory, sys.stdout)
+            return
+        from bahdanau_jax.train import train
+
         train(config, directory, _overrides())
         return
+    if _overrides():
+        raise InputError(
+            f"--mode={_MODE.value} takes the configuration from the workdir; leave out "
+            f"--config.{_overrides()[0]}"
+        )
+    which = _checkpoint()
+    _configure_jax()
     from bahdanau_jax.progress import say
     from bahdanau_jax.run import open_run, open_run_data
 
-    run = open_run(directory, _checkpoint())
+    run = open_run(directory, which)
     if _MODE.value == "evaluate":
         from bahdanau_jax import results
 
@@ -69,7 +90,7 @@ def _configure_jax() -> None:
 
     from bahdanau_jax.data import cache_directory
 
-    if jax.config.jax_compilation_cache_dir is None:
+    if jax.config.values["jax_compilation_cache_dir"] is None:
         jax.config.update("jax_compilation_cache_dir", str(cache_directory() / "xla"))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
 
@@ -93,30 +114,93 @@ def _checkpoint():
 
 
 def parse_flags(argv: list[str]) -> list[str]:
-    """Parses the command line; turns every complaint into an InputError of one line."""
+    """Parses the command line; turns every complaint into an InputError of one line.
+
+    Args:
+      argv: the program's name and its arguments.
+
+    Returns:
+      The program's name and the arguments that are no flags.
+    """
     try:
+        argv = flags.FLAGS.read_flags_from_files(argv, force_gnu=False)
+        _check_fields(argv)
+        experiments = _values("config", argv)
+        if not experiments:
+            # Not the flag's default, which would be read while this file is imported.
+            experiments = [str(DEFAULT)]
+            argv = [argv[0], f"--config={DEFAULT}", *argv[1:]]
+        for experiment in experiments:
+            _check_experiment(experiment)
+        _ARGUMENTS[:] = argv
         return flags.FLAGS(argv)
     except flags.Error as error:
         raise InputError(" ".join(str(error).split())) from error
-    except (KeyError, AttributeError) as error:
-        raise InputError(_field_error(argv, error)) from error
-    except OSError as error:
-        raise InputError(f"--config: {error.strerror}: {error.filename}") from error
 
 
-def _field_error(argv: list[str], error: Exception) -> str:
-    """Finds the flag that names no field; config_flags says only which part it didn't find."""
-    known = set(config_lib.field_paths())
+def _check_fields(argv: list[str]) -> None:
+    """Looks for flags of fields that don't exist, of which config_flags only names a part."""
+    fields = config_lib.field_paths()
     for argument in argv[1:]:
-        name = argument.lstrip("-").split("=")[0].removeprefix("no")
-        if name.startswith("config.") and name.removeprefix("config.") not in known:
-            return config_lib.unknown_field(name.removeprefix("config."))
-    return str(error)
+        flag = argument.lstrip("-").partition("=")[0]
+        field = flag.removeprefix("no").removeprefix("config.")
+        if not argument.startswith("-") or not flag.removeprefix("no").startswith("config."):
+            continue
+        within = [path for path in fields if path.startswith(f"{field}.")]
+        if within:
+            raise InputError(f"{field} is a group of fields; set one, as --config.{within[0]}=…")
+        if field not in fields:
+            raise InputError(config_lib.unknown_field(field))
+
+
+def _values(name: str, argv: list[str]) -> list[str]:
+    """Returns the values that a flag is given, as `--name=value` or `--name value`."""
+    values = []
+    for argument, following in zip(argv[1:], [*argv[2:], ""], strict=True):
+        if argument in (f"-{name}", f"--{name}"):
+            values.append(following)
+        elif argument.startswith((f"-{name}=", f"--{name}=")):
+            values.append(argument.partition("=")[2])
+    return values
+
+
+def _check_experiment(value: str) -> None:
+    """Loads an experiment file once by itself: config_flags hides what is wrong with it."""
+    path, colon, argument = value.partition(":")
+    if not Path(path).is_file():
+        raise InputError(
+            f"--config: there is no file {path!r}; give an experiment, as "
+            f"--config=experiments/{DEFAULT.name}"
+        )
+    try:
+        get_config = runpy.run_path(path).get("get_config")
+        if not callable(get_config):
+            raise InputError(f"--config: {path} defines no get_config()")
+        config = get_config(*[argument] * len(colon))
+    except InputError:
+        raise
+    except Exception as error:
+        # Whatever its own code raises is about this file, and has a line in it.
+        frames = traceback.extract_tb(error.__traceback__)
+        lines = [frame.lineno for frame in frames if frame.filename == path]
+        what = " ".join(str(error).split())
+        if isinstance(error, SyntaxError) and error.filename == path:
+            lines, what = [error.lineno], error.msg
+        place = f", line {lines[-1]}" if lines else ""
+        raise InputError(f"--config: {path}{place}: {type(error).__name__}: {what}") from error
+    if not isinstance(config, config_lib.Config):
+        raise InputError(
+            f"--config: get_config() in {path} must return a bahdanau_jax.config.Config; it "
+            f"returns {type(config).__name__}"
+        )
 
 
 def run(argv: list[str]) -> int:
     """Runs the program; returns its exit status."""
     logging.basicConfig(format="%(levelname)s: %(message)s", level=logging.WARNING)
+    if {"-h", "--help"} & set(argv[1:]):
+        print(__doc__, flags.FLAGS.main_module_help(), sep="\n")
+        return 0
     try:
         main(parse_flags(argv))
     except InputError as error:

@@ -16,6 +16,7 @@ from bahdanau_jax.layout import Layout
 from bahdanau_jax.shapes import assign_shapes, choose_shapes, length_histogram, round_up
 from bahdanau_jax.token_store import TokenStore
 
+_FULL_BATCH_LENGTH = 128  # longer sentences are evaluated fewer at a time
 _WINDOWS_COUNTED = 500  # windows that stand for all of them while shapes are compared
 
 
@@ -166,8 +167,8 @@ def evaluation_batches(
     """Reads every pair once, however long, for the likelihood of given targets.
 
     Pairs come by length, the longest first, so that what doesn't fit into memory fails at once
-    and the batch that isn't full is a short one. Rows are the same throughout, and S and T are
-    rounded up by `round_up`, so that few programs are compiled.
+    and the batch that isn't full is a short one. Rows are the same throughout but for very long
+    sentences, and S and T are rounded up by `round_up`, so that few programs are compiled.
 
     Args:
       store: the pairs.
@@ -181,8 +182,8 @@ def evaluation_batches(
       rows are filler. Both are this process's part, B / process_count rows.
     """
     lengths = (store.source_lengths, store.target_lengths)
-    rows, groups = _by_length(lengths, batch_size, math.lcm(multiple, process_count))
-    for pairs, (source, target) in groups:
+    groups = _by_length(lengths, batch_size, math.lcm(multiple, process_count))
+    for rows, pairs, (source, target) in groups:
         part, mine = _part(pairs, rows, process_index, process_count)
         yield mine, Batch(store.sources(mine, part, source), store.targets(mine, part, target))
 
@@ -209,27 +210,39 @@ def decoding_batches(
       are this process's part, B / process_count rows.
     """
     lengths = (store.source_lengths,)
-    rows, groups = _by_length(lengths, batch_size, math.lcm(multiple, process_count))
-    for pairs, (source,) in groups:
+    groups = _by_length(lengths, batch_size, math.lcm(multiple, process_count))
+    for rows, pairs, (source,) in groups:
         part, mine = _part(pairs, rows, process_index, process_count)
         yield mine, store.sources(mine, part, source)
 
 
 def _by_length(
     lengths: tuple[np.ndarray, ...], batch_size: int, multiple: int
-) -> tuple[int, list[tuple[np.ndarray, list[int]]]]:
-    """Groups sentences of similar rounded lengths.
+) -> Iterator[tuple[int, np.ndarray, list[int]]]:
+    """Groups sentences of similar rounded lengths, the longest first.
 
-    Returns:
-      The rows of all groups, and for each group its members and the width of each side.
+    Yields:
+      The rows of a group, its members, and the width of each side.
     """
     total = len(lengths[0])
-    rows = min(batch_size, 1 << max(total - 1, 0).bit_length())
+    usual = min(batch_size, 1 << max(total - 1, 0).bit_length())
     rounded = [_rounded(side) for side in lengths]
     order = np.lexsort(rounded[::-1])[::-1]
-    groups = [order[begin : begin + rows] for begin in range(0, total, rows)]
-    widths = [[int(side[group].max()) for side in rounded] for group in groups]
-    return -(-rows // multiple) * multiple, list(zip(groups, widths, strict=True))
+    begin = 0
+    while begin < total:
+        longest = max(int(side[order[begin]]) for side in rounded)
+        rows = _rows_of_length(usual, longest)
+        group = order[begin : begin + rows]
+        yield -(-rows // multiple) * multiple, group, [int(side[group].max()) for side in rounded]
+        begin += rows
+
+
+def _rows_of_length(rows: int, longest: int) -> int:
+    """Returns fewer rows for long sentences: an alignment grows with the square of the length."""
+    if longest <= _FULL_BATCH_LENGTH:
+        return rows
+    fitting = int(rows * (_FULL_BATCH_LENGTH / longest) ** 2)
+    return 1 << max(fitting.bit_length() - 1, 0)
 
 
 def _rounded(lengths: np.ndarray) -> np.ndarray:

@@ -210,7 +210,7 @@ def field_paths(kind: type = Config, prefix: str = "") -> list[str]:
     """Returns the path of every leaf field, as `model.attention.score`, in order of definition."""
     paths = []
     for name, annotation in get_type_hints(kind).items():
-        if dataclasses.is_dataclass(annotation):
+        if isinstance(annotation, type) and dataclasses.is_dataclass(annotation):
             paths += field_paths(annotation, f"{prefix}{name}.")
         else:
             paths.append(prefix + name)

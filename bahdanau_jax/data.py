@@ -11,6 +11,7 @@ import platformdirs
 from bahdanau_jax import token_store
 from bahdanau_jax.config import DataConfig
 from bahdanau_jax.corpus import Corpus, Example
+from bahdanau_jax.errors import InputError
 from bahdanau_jax.token_store import StoreError, TokenStore
 from bahdanau_jax.vocabulary import Vocabularies, build_vocabularies
 
@@ -75,10 +76,12 @@ class Data:
           name: any name that `Corpus.resolve_split` takes.
 
         Raises:
-          InputError: there is no such split, or it can't be read.
+          InputError: there is no such split, it can't be read, or it is empty.
         """
         name = self.corpus.resolve_split(name)
         examples = list(self.corpus.examples(name))
+        if not examples:
+            raise InputError(f"the split {name} is empty; fill it, or take it away")
         source, target = self.vocabularies.source, self.vocabularies.target
         ids = [source.encode(example.source) for example in examples]
         pairs = [
@@ -95,7 +98,7 @@ class Data:
 
 
 def open_data(config: DataConfig, directory: Path, say: Callable[[str], None]) -> Data:
-    """Opens the corpus and the run's vocabularies, which a new run builds and saves first.
+    """Opens the corpus and the run's vocabularies, which are built where none are saved.
 
     Args:
       config: names the source and the kind of vocabulary.
@@ -113,9 +116,7 @@ def open_data(config: DataConfig, directory: Path, say: Callable[[str], None]) -
     if (directory / "vocabulary.json").exists():
         return Data(corpus, Vocabularies.load(directory))
     say(f"building the vocabularies ({config.vocabulary.kind})")
-    vocabularies = build_vocabularies(config.vocabulary, corpus.pairs())
-    vocabularies.save(directory)
-    return Data(corpus, vocabularies)
+    return Data(corpus, build_vocabularies(config.vocabulary, corpus.pairs()))
 
 
 def cache_directory() -> Path:

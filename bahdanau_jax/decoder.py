@@ -199,7 +199,7 @@ class Decoder(nn.Module):
             AttentionCell.__call__,
             variable_broadcast="params",
             split_rngs={"params": False},
-            in_axes=(0, nn.broadcast),
+            in_axes=(0, nn.broadcast),  # pyright: ignore[reportArgumentType]
         )
         projected = self.attention_cell.project(embedded)
         _, outputs = scan(self.attention_cell, self.initial_state(memory), projected, memory)

@@ -1,4 +1,4 @@
-"""Figures computed from text: edit distances, PER and WER, BLEU, chrF, TER.
+"""Figures of outputs: edit distances, PER and WER, BLEU, chrF, TER; and how right alignments are.
 
 Counts are summed over the sentences and divided once, at the end.
 """
@@ -7,6 +7,8 @@ import bisect
 import dataclasses
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
+
+import numpy as np
 
 
 def edit_distance(hypothesis: Sequence[str], reference: Sequence[str]) -> int:
@@ -114,6 +116,31 @@ def match_counts(hypotheses: Sequence[str], references: Sequence[Sequence[str]])
     """
     pairs = zip(hypotheses, references, strict=True)
     return MatchCounts(sum(h in candidates for h, candidates in pairs), len(hypotheses))
+
+
+def alignment_accuracy(alignments: Sequence[np.ndarray], known: Sequence[Sequence[int]]) -> float:
+    """Compares the most attended source positions with the right ones.
+
+    Args:
+      alignments: float[T, S] for each output: row i is about output token i. Rows behind those
+        that are known, as the end mark's, don't count.
+      known: for each output the right source position of each of its tokens, from 0. A token
+        without a row, where an output is too short, counts as wrong.
+
+    Returns:
+      The share of known positions that receive their row's largest weight, in percent; nan if
+      there is none.
+
+    Raises:
+      ValueError: the numbers of outputs differ.
+    """
+    right = positions = 0
+    for weights, sources in zip(alignments, known, strict=True):
+        rows = weights[: len(sources)]
+        positions += len(sources)
+        if rows.size:
+            right += int((rows.argmax(axis=1) == np.asarray(sources[: len(rows)])).sum())
+    return _percent(right, positions)
 
 
 class TextScore(NamedTuple):

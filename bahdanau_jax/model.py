@@ -1,5 +1,7 @@
 """The sequence-to-sequence model: encode, teacher-forced logits, and one step of decoding."""
 
+from typing import Any
+
 import flax.linen as nn
 import jax.numpy as jnp
 from jax import Array
@@ -114,7 +116,7 @@ class Seq2Seq(nn.Module):
         return readout @ weights + self.b_w
 
 
-def initial_params(model: Seq2Seq, key: Array) -> dict:
+def initial_params(model: Seq2Seq, key: Array) -> dict[str, Any]:
     """Returns the parameters before training, drawn with `key`."""
     tokens = jnp.zeros((1, 2), jnp.int32)
-    return model.init(key, tokens, tokens)["params"]
+    return dict(model.init(key, tokens, tokens)["params"])

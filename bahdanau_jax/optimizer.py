@@ -1,5 +1,6 @@
 """Optimisers and learning-rate schedules, from optax."""
 
+import jax.numpy as jnp
 import optax
 
 from bahdanau_jax.config import TrainConfig
@@ -24,10 +25,7 @@ def make_schedule(train: TrainConfig, steps: int) -> optax.Schedule:
         case "cosine":
             after = optax.cosine_decay_schedule(peak, rest)
         case "inverse_sqrt":
-
-            def after(step):
-                return peak * (max(warmup, 1) / (step + max(warmup, 1))) ** 0.5
-
+            after = _inverse_sqrt(peak, max(warmup, 1))
         case _:
             after = optax.constant_schedule(peak)
     if warmup == 0:
@@ -59,3 +57,9 @@ def make_optimizer(train: TrainConfig, steps: int) -> optax.GradientTransformati
     # One vector of all parameters: every rule here is elementwise or of the global norm, and one
     # loop compiles in a fifth of the time of one a parameter (the whole step: 4.3 s, not 5.5).
     return optax.flatten(update)
+
+
+def _inverse_sqrt(peak: float, warmup: int) -> optax.Schedule:
+    """Returns peak · √(warmup / (warmup + step)), which is `peak` where the warm-up ends."""
+    # `join_schedules` asks for the rate of the steps before its boundary too, and drops it.
+    return lambda step: peak * (warmup / (warmup + jnp.maximum(step, 0))) ** 0.5

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
+from bahdanau_jax.decoder import DecoderState
 from bahdanau_jax.model import BOS, PAD, Seq2Seq
 
 EOS = 2  # as in vocabulary.py, which the science doesn't import
@@ -21,7 +22,7 @@ class Hypotheses(NamedTuple):
 
 class _Progress(NamedTuple):
     step: Array  # int32[]
-    state: object  # the decoder's
+    state: DecoderState
     previous: Array  # int32[B]
     alive: Array  # bool[B]
     found: Hypotheses
@@ -42,11 +43,11 @@ def greedy(model: Seq2Seq, params: dict, source: Array, limits: Array, longest: 
       hypothesis's score is that of the same target under teacher forcing.
     """
     variables = {"params": params}
-    memory = model.apply(variables, source, method="encode")
+    memory = model.bind(variables).encode(source)
     batch, source_length = source.shape
     start = _Progress(
         step=jnp.zeros((), jnp.int32),
-        state=model.apply(variables, memory, method="initial_state"),
+        state=model.bind(variables).initial_state(memory),
         previous=jnp.full((batch,), BOS, jnp.int32),
         alive=memory.mask.any(axis=1) & (limits > 0),
         found=Hypotheses(
@@ -57,8 +58,8 @@ def greedy(model: Seq2Seq, params: dict, source: Array, limits: Array, longest: 
     )
 
     def take_step(now: _Progress) -> _Progress:
-        state, logits, alignment = model.apply(
-            variables, now.state, now.previous, memory, method="decode_step"
+        state, logits, alignment = model.bind(variables).decode_step(
+            now.state, now.previous, memory
         )
         log_p = jax.nn.log_softmax(logits)
         token = jnp.argmax(log_p.at[:, jnp.array([PAD, BOS])].set(-jnp.inf), axis=-1)

@@ -4,6 +4,7 @@ Sums and counts travel between devices; the division by the global count happens
 the devices' own means would weigh tokens by how full their device's rows are.
 """
 
+import dataclasses
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -65,12 +66,9 @@ def make_train_step(
         loss, nll, tokens, gradient = lax.psum((loss, nll, tokens, gradient), AXIS)
         gradient = jax.tree.map(lambda g: g / tokens, gradient)
         updates, opt_state = optimizer.update(gradient, state.opt_state, state.params)
-        new = state.replace(
-            step=state.step + 1,
-            params=optax.apply_updates(state.params, updates),
-            opt_state=opt_state,
-        )
-        return new, TrainSums(loss, nll, tokens, optax.global_norm(gradient))
+        params = optax.apply_updates(state.params, updates)
+        new = dataclasses.replace(state, step=state.step + 1, params=params, opt_state=opt_state)
+        return new, TrainSums(loss, nll, tokens, optax.tree.norm(gradient))
 
     return train_step
 

@@ -91,7 +91,7 @@ class Trainer:
         self.evaluator = Evaluator(self.model, config, data.vocabularies)
         self.loop = LoopState()
         self._schedule = make_schedule(train, self.total)
-        self._pending: tuple[int, TrainSums, tuple[int, ...]] | None = None
+        self._pending: tuple[int, TrainSums, tuple[int, int, int]] | None = None
 
     def describe(self) -> None:
         """Says what is going to be trained, on what."""
@@ -153,7 +153,8 @@ class Trainer:
                 if last or patience_ends:
                     break
                 batch = self.batcher.batch(step)
-                shape = (*batch.source.shape, batch.target.shape[1])
+                rows, source = batch.source.shape
+                shape = (rows, source, batch.target.shape[1])
                 state, sums = compiled[shape].result()(state, parallel.shard(batch))
                 self._write_pending(writer, progress)
                 step += 1
@@ -182,7 +183,7 @@ class Trainer:
 
     def _compile(
         self, state: TrainState, worker: concurrent.futures.Executor
-    ) -> dict[tuple[int, ...], concurrent.futures.Future[jax.stages.Compiled]]:
+    ) -> dict[tuple[int, int, int], concurrent.futures.Future[jax.stages.Compiled]]:
         """Starts to compile the step for every shape; returns once the largest is ready.
 
         The largest comes first, so that a run that can't fit fails at once; the others are
@@ -225,7 +226,7 @@ class Trainer:
                 "train/loss": loop.loss / loop.tokens,
                 "train/nll_per_token": loop.nll / loop.tokens,
                 "train/gradient_norm": float(sums.gradient_norm),
-                "train/learning_rate": float(self._schedule(step - 1)),
+                "train/learning_rate": np.asarray(self._schedule(step - 1)).item(),
                 "speed/target_tokens_per_second": progress.tokens_per_second,
             },
         )
@@ -265,7 +266,7 @@ def train(config: Config, directory: Path, overrides: Sequence[str]) -> None:
       InputError: the data, the workdir or a checkpoint can't be used.
     """
     with workdir.lock(directory):
-        workdir.write_config(directory, config)
+        workdir.check_config(directory, config)
         data = open_data(config.data, directory / "vocabulary", say)
         if "dev" not in data.corpus.splits:
             raise InputError(
@@ -273,6 +274,12 @@ def train(config: Config, directory: Path, overrides: Sequence[str]) -> None:
                 f"its splits: {', '.join(data.corpus.splits)}"
             )
         trainer = Trainer(config, directory, data)
+        dev = data.evaluation_split("dev")
+        tests = [data.evaluation_split(n) for n in data.corpus.splits if n.startswith("test")]
+        # All that the user gave has been read, so that a mistake in it claims no workdir.
+        workdir.write_config(directory, config)
+        if not (directory / "vocabulary" / "vocabulary.json").exists():
+            data.vocabularies.save(directory / "vocabulary")
         trainer.describe()
         with Checkpoints(directory / "checkpoints") as checkpoints:
             report.write_manifest(
@@ -282,10 +289,8 @@ def train(config: Config, directory: Path, overrides: Sequence[str]) -> None:
                 fingerprints=data.fingerprints(),
                 step=checkpoints.latest_step() or 0,
             )
-            dev = data.evaluation_split("dev")
             state = trainer.train(checkpoints, dev)
             checkpoints.wait()
             best = checkpoints.restore_params(state.params, "best")
-        tests = [data.evaluation_split(n) for n in data.corpus.splits if n.startswith("test")]
         run = TrainedRun(config, best.step, best.state, trainer.evaluator)
         results.conclude(run, directory, [dev, *tests])

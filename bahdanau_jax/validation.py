@@ -1,6 +1,9 @@
 """What a configuration must satisfy before anything is computed, in the user's words."""
 
-from bahdanau_jax.config import Config, ModelConfig
+import dataclasses
+from typing import Any, get_type_hints
+
+from bahdanau_jax.config import Config, ModelConfig, unknown_field
 from bahdanau_jax.errors import InputError
 
 CHOICES = {
@@ -77,6 +80,7 @@ def validate(config: Config) -> None:
     Raises:
       InputError: the first thing that can't work, why, and what to do.
     """
+    _check_types(config, "")
     for path, allowed in CHOICES.items():
         value = _value(config, path)
         if value not in allowed:
@@ -90,6 +94,21 @@ def validate(config: Config) -> None:
     _check_model(config.model)
     _check_vocabulary(config)
     _check_training(config)
+
+
+def _check_types(section: Any, prefix: str) -> None:
+    """Checks what an experiment file assigned: dataclasses take any name and any type."""
+    types = get_type_hints(type(section))
+    for name in vars(section):
+        if name not in types:
+            raise InputError(unknown_field(prefix + name))
+    for name, kind in types.items():
+        value = getattr(section, name)
+        whole = kind is float and type(value) is int
+        if type(value) is not kind and not whole:
+            raise InputError(f"{prefix}{name} must be {kind.__name__}; it is {value!r}")
+        if dataclasses.is_dataclass(kind):
+            _check_types(value, f"{prefix}{name}.")
 
 
 def _check_model(model: ModelConfig) -> None:

@@ -113,9 +113,17 @@ def write_config(
     Raises:
       InputError: the workdir holds another configuration; names the fields and both values.
     """
+    check_config(workdir, config, may_differ)
     path = Path(workdir) / CONFIG
     if not path.exists():
         write_atomically(path, config_lib.to_json(config))
+
+
+def check_config(
+    workdir: str | os.PathLike[str], config: Config, may_differ: Collection[str] = ()
+) -> None:
+    """Checks, as `write_config`, that the workdir is new or holds this configuration."""
+    if not (Path(workdir) / CONFIG).exists():
         return
     before, now = config_lib.to_dict(read_config(workdir)), config_lib.to_dict(config)
     differing = []

@@ -26,14 +26,14 @@ def get_config() -> Config:
     model.attention.units = 128
     model.readout_units = 128
 
-    train.epochs = 5
+    train.epochs = 4
     train.batch_size = 128
-    train.learning_rate = 2e-3
+    train.learning_rate = 3e-3
     train.schedule = "cosine"
     train.warmup_steps = 200
     train.dropout.embedding = 0.1
-    train.dropout.annotations = 0.2
-    train.dropout.readout = 0.2
+    train.dropout.annotations = 0.1
+    train.dropout.readout = 0.1
     train.eval_every = 1000
     train.checkpoint_every = 1000
     train.metric = "wer"

@@ -4,6 +4,7 @@ import subprocess
 import sys
 import time
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from bahdanau_jax.metrics import (
     ErrorCounts,
     LengthBucket,
+    alignment_accuracy,
     by_length,
     edit_distance,
     error_counts,
@@ -121,6 +123,25 @@ def test_exact_matches_compare_whole_texts_with_every_reference():
     counts = match_counts(["a b", "a b", "a"], [["x", "a b"], ["a  b"], ["ab"]])
     assert counts == (1, 3)
     assert counts.exact_match == pytest.approx(100 / 3)
+
+
+def test_alignments_are_right_where_the_known_position_has_the_largest_weight():
+    first = np.array([[0.2, 0.5, 0.3], [0.6, 0.3, 0.1], [0.0, 0.0, 1.0]])
+    second = np.array([[0.4, 0.6]])
+    assert alignment_accuracy([first], [[1, 0, 2]]) == 100
+    assert alignment_accuracy([first], [[1, 2, 2]]) == pytest.approx(200 / 3)
+    # Positions are counted over all outputs and divided once: 2 of 4, and not the mean of 1/3, 1.
+    assert alignment_accuracy([first, second], [[1, 2, 0], [1]]) == 50
+
+
+def test_rows_behind_the_known_ones_do_not_count_and_missing_rows_are_wrong():
+    weights = np.eye(3)
+    assert alignment_accuracy([weights], [[0, 1]]) == 100
+    assert alignment_accuracy([weights], [[0, 1, 2, 2]]) == 75
+    assert alignment_accuracy([np.zeros((0, 3))], [[0, 1]]) == 0
+    assert math.isnan(alignment_accuracy([weights], [[]]))
+    with pytest.raises(ValueError, match="zip"):
+        alignment_accuracy([weights], [])
 
 
 def test_identical_text_scores_the_best_there_is():

@@ -1,5 +1,6 @@
-"""TFDS data sets made from a corpus on this machine; importing this registers them with TFDS."""
+"""TFDS data sets that this project makes itself; importing this registers them with TFDS."""
 
 from bahdanau_jax.datasets.cmudict import Cmudict
+from bahdanau_jax.datasets.synthetic import CopyInsert, Reverse
 
-BUILDERS = (Cmudict,)
+BUILDERS = (Cmudict, CopyInsert, Reverse)

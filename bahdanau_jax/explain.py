@@ -1,0 +1,239 @@
+"""What a configuration amounts to, said before anything is trained and without any data.
+
+Parameters are counted from abstract shapes, floating-point work from the matrix products, memory by
+XLA for the compiled step; no array of the model's size is made.
+"""
+
+import math
+import time
+from pathlib import Path
+from typing import Any, NamedTuple, TextIO
+
+import jax
+import numpy as np
+
+from bahdanau_jax import parallel, workdir
+from bahdanau_jax.batching import Batch
+from bahdanau_jax.config import Config, DataConfig
+from bahdanau_jax.errors import InputError
+from bahdanau_jax.model import Seq2Seq, initial_params
+from bahdanau_jax.optimizer import make_optimizer
+from bahdanau_jax.origins import choices
+from bahdanau_jax.progress import say
+from bahdanau_jax.state import TrainState, create_state
+from bahdanau_jax.step import make_train_step
+from bahdanau_jax.vocabulary import Vocabularies
+from bahdanau_jax.work import Size, step_work, tanh_count
+
+# Entries taken for a vocabulary that keeps whatever occurs, while nobody has read the data.
+STAND_INS = {"characters": 100, "symbols": 100, "words": 50_000}
+
+
+class Sizes(NamedTuple):
+    """The vocabularies' entries, and how they are known."""
+
+    source: int
+    target: int
+    known: str
+
+
+class StepMemory(NamedTuple):
+    """Bytes on each device during one training step, as XLA has planned them."""
+
+    arguments: int  # parameters, optimiser state and batch
+    temporary: int  # everything between: activations, gradients
+    results: int  # what the step returns beyond what it writes over its arguments
+
+    @property
+    def total(self) -> int:
+        """All of it."""
+        return self.arguments + self.temporary + self.results
+
+
+def explain(config: Config, directory: Path, stream: TextIO) -> None:
+    """Writes the choices, the parameters, the work and the memory of a configuration.
+
+    Args:
+      config: validated.
+      directory: the workdir, which need not exist; the vocabularies of a run of the same data are
+        taken from it.
+      stream: where to; what takes long is said on standard error.
+    """
+    sizes = vocabulary_sizes(config.data, directory)
+    model = Seq2Seq(config.model, sizes.source, sizes.target)
+    size = largest_batch(config, sizes.target)
+    print("Choices, and where each value or form stands", file=stream)
+    shown = [(field, _value(value), origin) for field, value, origin in choices(config)]
+    _print_table(shown, "lll", stream)
+    print(
+        f"\nVocabularies: {sizes.source:,} source and {sizes.target:,} target entries "
+        f"({sizes.known})\n\nParameters, float32",
+        file=stream,
+    )
+    _print_parameters(model, stream)
+    print(
+        f"\nOne step at its largest batch: B = {size.rows}, S = {size.source}, T = {size.target} "
+        "(end marks counted)\n\n"
+        "Floating-point work: the matrix products, counted from their shapes; GFLOP",
+        file=stream,
+    )
+    _print_work(config, size, stream)
+    stream.flush()
+    say(f"compiling the training step for {jax.devices()[0].device_kind}, to plan its memory")
+    began = time.monotonic()
+    memory = step_memory(model, config, size)
+    say(f"compiled in {time.monotonic() - began:.0f} s")
+    print(
+        f"\nMemory on each of {jax.device_count()} device(s) of kind "
+        f"{jax.devices()[0].device_kind}: planned by XLA for this batch, {jax.__version__}; MiB",
+        file=stream,
+    )
+    rows = [
+        ("parameters, optimiser state, batch", _mib(memory.arguments)),
+        ("activations, gradients", _mib(memory.temporary)),
+        ("other results", _mib(memory.results)),
+        ("all", _mib(memory.total)),
+    ]
+    _print_table(rows, "lr", stream)
+
+
+def vocabulary_sizes(config: DataConfig, directory: Path) -> Sizes:
+    """Finds out how large the vocabularies are.
+
+    Args:
+      config: the data's configuration.
+      directory: a workdir, which need not exist.
+
+    Returns:
+      The sizes of the run's vocabularies, where the workdir has them and was made for the same
+      data; else those of the configuration, with `STAND_INS` for what only the data can tell.
+    """
+    try:
+        if workdir.read_config(directory).data == config:
+            run = Vocabularies.load(directory / "vocabulary")
+            return Sizes(run.source.size, run.target.size, f"those of the run in {directory}")
+    except InputError:
+        pass  # no run, or none that can be read: the configuration has to do
+    vocabulary = config.vocabulary
+    sides = (
+        (vocabulary.kind, vocabulary.size),
+        (vocabulary.target_kind or vocabulary.kind, vocabulary.target_size or vocabulary.size),
+    )
+    source, target = (size or STAND_INS[kind] for kind, size in sides)
+    if all(size for _, size in sides):
+        return Sizes(source, target, "the configured sizes, which little text may not fill")
+    return Sizes(source, target, "size 0 keeps all that occur, unknown before the data: assumed")
+
+
+def largest_batch(config: Config, vocabulary: int) -> Size:
+    """Returns the batch of the longest pairs: `data.max_length` tokens and an end mark a side.
+
+    Args:
+      config: validated.
+      vocabulary: entries of the target's.
+    """
+    longest = config.data.max_length + 1
+    rows = config.train.batch_size
+    if config.train.batch_tokens:
+        rows = max(config.train.batch_tokens // longest, 1)
+    devices = jax.device_count()
+    return Size(-(-rows // devices) * devices, longest, longest, vocabulary)
+
+
+def parameter_counts(model: Seq2Seq) -> dict[str, int]:
+    """Counts the parameters of each module.
+
+    Args:
+      model: its shapes are read; nothing is allocated.
+
+    Returns:
+      Counts by the module's path, as `encoder.forward_0`; a parameter of the model itself has its
+      own name.
+    """
+    params = jax.eval_shape(lambda: initial_params(model, jax.random.key(0)))
+    counts: dict[str, int] = {}
+    for path, leaf in jax.tree_util.tree_flatten_with_path(params)[0]:
+        names = [str(entry.key) for entry in path]
+        module = ".".join(names[:-1] or names)
+        counts[module] = counts.get(module, 0) + math.prod(leaf.shape)
+    return counts
+
+
+def step_memory(model: Seq2Seq, config: Config, size: Size) -> StepMemory:
+    """Compiles the training step for abstract arrays, and returns what memory it would take.
+
+    Args:
+      model: the model.
+      config: `train` is read.
+      size: the batch, over all devices.
+    """
+    optimizer = make_optimizer(config.train, config.train.steps)
+    state: TrainState = jax.tree.map(
+        lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=parallel.replicated()),
+        jax.eval_shape(lambda: create_state(model, optimizer, config.seed)),
+    )
+    batch = Batch(
+        np.zeros((size.rows, size.source), np.int32), np.zeros((size.rows, size.target), np.int32)
+    )
+    step = parallel.on_devices(
+        make_train_step(model, optimizer, config.train), outputs=None, donate=True
+    )
+    lower: Any = step
+    planned = lower.lower(state, parallel.shard(batch)).compile().memory_analysis()
+    return StepMemory(
+        planned.argument_size_in_bytes,
+        planned.temp_size_in_bytes,
+        planned.output_size_in_bytes - planned.alias_size_in_bytes,
+    )
+
+
+def _print_parameters(model: Seq2Seq, stream: TextIO) -> None:
+    counts = parameter_counts(model)
+    total = sum(counts.values())
+    rows = [(name, f"{count:,}", f"{count / total:.1%}") for name, count in counts.items()]
+    _print_table([*rows, ("all", f"{total:,}", _mib(4 * total) + " MiB")], "lrr", stream)
+
+
+def _print_work(config: Config, size: Size, stream: TextIO) -> None:
+    work = step_work(config.model, size)
+    forward, backward = sum(w.forward for w in work), sum(w.backward for w in work)
+    total = forward + backward
+    rows = [("", "forward", "backward", "share")]
+    rows += [
+        (w.part, _giga(w.forward), _giga(w.backward), f"{(w.forward + w.backward) / total:.1%}")
+        for w in work
+    ]
+    rows.append(("all", _giga(forward), _giga(backward), f"{_giga(total)} in all"))
+    _print_table(rows, "lrrr", stream)
+    tanh = tanh_count(config.model, size)
+    if tanh:
+        print(
+            f"  beside them {tanh / 1e9:,.3f} billion tanh in the score (B·T·S·A), "
+            "taken again in the backward pass",
+            file=stream,
+        )
+
+
+def _print_table(rows: list[tuple[str, ...]], columns: str, stream: TextIO) -> None:
+    """Prints rows with their columns aligned: `l` to the left, `r` to the right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        cells = [
+            text.ljust(width) if side == "l" else text.rjust(width)
+            for text, width, side in zip(row, widths, columns, strict=True)
+        ]
+        print(("  " + "  ".join(cells)).rstrip(), file=stream)
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def _mib(size: int) -> str:
+    return f"{size / 2**20:,.1f}"
+
+
+def _giga(count: int) -> str:
+    return f"{count / 1e9:,.2f}"

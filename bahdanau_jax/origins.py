@@ -1,0 +1,188 @@
+"""Where each choice of a configuration comes from: the paper and its section, or this project."""
+
+from typing import Any, NamedTuple
+
+from bahdanau_jax.config import Config
+
+PAPER = "Bahdanau et al. 2014"
+LUONG = "Luong et al. 2015"
+OURS = "this project"
+NONE = f"{PAPER}: none"
+
+# For each field the values that stand somewhere; `None` is for all the others.
+ORIGINS: dict[str, dict[Any, str]] = {
+    "data.max_length": {30: f"{PAPER}, 4.2", 50: f"{PAPER}, 4.2; {LUONG}, 4.1"},
+    "data.pool": {
+        0: f"{OURS}: sorted by length over the whole epoch",
+        20: f"{PAPER}, B.2: 1600 pairs sorted and cut into 20 batches",
+    },
+    "data.vocabulary.kind": {
+        "characters": OURS,
+        "symbols": OURS,
+        "words": f"{PAPER}, 4.1: a shortlist, and [UNK] for every other word",
+        "bpe": "Sennrich et al. 2016",
+        "unigram": "Kudo 2018",
+    },
+    "data.vocabulary.size": {
+        0: f"{OURS}: all that occur",
+        30_004: f"{PAPER}, 4.1: the 30,000 most frequent; 4 special entries",
+        50_004: f"{LUONG}, 4.1: the 50,000 most frequent; 4 special entries",
+    },
+    "model.cell": {
+        "gru": f"{PAPER}, A.1.1 (Cho et al. 2014)",
+        "lstm": f"{LUONG}, 4.1 (Hochreiter and Schmidhuber 1997)",
+    },
+    "model.gru_reset": {
+        "before": f"{PAPER}, A.1.1: tanh(W e(y) + U [r ∘ s] + C c)",
+        "after": "cuDNN, PyTorch and Flax: tanh(W e(y) + r ∘ (U s) + C c)",
+    },
+    "model.embedding": {620: f"{PAPER}, A.2.3: m", 1000: f"{LUONG}, 4.1"},
+    "model.encoder.units": {1000: f"{PAPER}, A.2.3: n; {LUONG}, 4.1"},
+    "model.encoder.layers": {1: f"{PAPER}, 3.2", 4: f"{LUONG}, 4.1"},
+    "model.encoder.bidirectional": {
+        True: f"{PAPER}, 3.2: h_j = [→h_j ; ←h_j]",
+        False: f"{PAPER}, 2.1 (RNNencdec); {LUONG}, 2",
+    },
+    "model.decoder.units": {1000: f"{PAPER}, A.2.3: n; {LUONG}, 4.1"},
+    "model.decoder.layers": {1: f"{PAPER}, 3.1", 4: f"{LUONG}, 4.1"},
+    "model.attention.score": {
+        "additive": f"{PAPER}, A.1.2: v_aᵀ tanh(W_a s_{{i-1}} + U_a h_j)",
+        "dot": f"{LUONG}, Equation 8: sᵀ h",
+        "general": f"{LUONG}, Equation 8: sᵀ W_a h",
+        "concat": f"{LUONG}, Equation 8: v_aᵀ tanh(W_a [s ; h])",
+        "concat_identity": "Luong's code: concat with its part on h fixed to the identity",
+        "projected": "Britz et al. 2017: (W_a s)ᵀ (U_a h)",
+        "uniform": f"{OURS}: a control, the mean of the annotations",
+        "fixed": f"{PAPER}, 2.1 and 4.2 (RNNencdec): one vector for the sentence",
+    },
+    "model.attention.units": {1000: f"{PAPER}, A.2.3: n'"},
+    "model.attention.scale": {
+        "none": f"{LUONG}, Equation 8",
+        "sqrt": "Vaswani et al. 2017, 3.2.1",
+        "learned": "TensorFlow's LuongAttention",
+    },
+    "model.attention.bias": {
+        False: f"{PAPER}, A.1.2",
+        True: "Toshniwal and Livescu 2016, and many tutorials",
+    },
+    "model.attention.normalize": {False: f"{PAPER}, A.1.2", True: "Salimans and Kingma 2016"},
+    "model.attention.coverage": {False: NONE, True: "See, Liu and Manning 2017, Equation 11"},
+    "model.attention.window": {
+        "global": f"{PAPER}, 3.1; {LUONG}, 3.1",
+        "local_m": f"{LUONG}, 3.2",
+        "local_p": f"{LUONG}, 3.2, Equations 9 and 10",
+    },
+    "model.attention.half_width": {10: f"{LUONG}, 4.1: D"},
+    "model.attention.renormalize": {False: f"{LUONG}, Equation 10", True: OURS},
+    "model.attention.query": {
+        "previous": f"{PAPER}, Equation 6: e_ij = a(s_{{i-1}}, h_j)",
+        "intermediate": "the conditional GRU of dl4mt and Nematus (Sennrich et al. 2017)",
+        "current": f"{LUONG}, 3",
+    },
+    "model.input_feeding": {False: OURS, True: f"{LUONG}, 3.3"},
+    "model.initial_state": {
+        "backward": f"{PAPER}, A.2.2: tanh(W_s ←h_1)",
+        "final": f"{OURS}; with one direction Cho et al. 2014: tanh(W_s h_S)",
+        "mean": "dl4mt and Nematus: tanh(W_s mean of h)",
+        "zero": OURS,
+    },
+    "model.readout": {
+        "maxout": f"{PAPER}, A.2.2: U_o s_{{i-1}} + V_o E y_{{i-1}} + C_o c_i, by pairs",
+        "attentional": f"{LUONG}, Equation 5: tanh(W_c [c ; s])",
+        "linear": "many tutorials: softmax(W_o s_i)",
+    },
+    "model.readout_units": {500: f"{PAPER}, A.2.3: l", 1000: f"{LUONG}, 4.1"},
+    "model.tie_embeddings": {False: NONE, True: "Press and Wolf 2017"},
+    "model.residual": {False: f"{LUONG}: none", True: "Wu et al. 2016, 3.1"},
+    "model.layer_norm": {False: NONE, True: "Ba, Kiros and Hinton 2016, 3.1"},
+    "model.initialization": {
+        "paper": f"{PAPER}, B.1: orthogonal; W_a, U_a 0.001; v_a, b 0; others 0.01",
+        "uniform": f"{LUONG}, 4.1: [-0.1, 0.1]",
+        "glorot": f"{OURS}: Glorot and Bengio 2010; recurrent ones orthogonal",
+    },
+    "train.steps": {
+        288_000: f"{PAPER}, Table 2: RNNsearch-50",
+        600_000: f"{PAPER}, Table 2: RNNencdec-50",
+    },
+    "train.epochs": {12: f"{LUONG}, 4.1"},
+    "train.batch_size": {80: f"{PAPER}, 4.2 and B.2", 128: f"{LUONG}, 4.1"},
+    "train.batch_tokens": {},
+    "train.optimizer": {
+        "adadelta": f"{PAPER}, B.2: ρ = 0.95, ε = 1e-6 (Zeiler 2012)",
+        "adam": "Kingma and Ba 2015",
+        "sgd": f"{LUONG}, 4.1",
+    },
+    "train.learning_rate": {1.0: f"{PAPER}, B.2: Adadelta's own; {LUONG}, 4.1"},
+    "train.schedule": {
+        "constant": NONE,
+        "linear": OURS,
+        "cosine": "Loshchilov and Hutter 2017",
+        "inverse_sqrt": "Vaswani et al. 2017, 5.3",
+    },
+    "train.warmup_steps": {0: NONE},
+    "train.clip_norm": {
+        0.0: f"{OURS}: none",
+        1.0: f"{PAPER}, B.2 (Pascanu et al. 2013)",
+        5.0: f"{LUONG}, 4.1",
+    },
+    "train.label_smoothing": {0.0: NONE, None: "Szegedy et al. 2016, 7"},
+    "train.dropout.embedding": {0.0: NONE, 0.2: f"{LUONG}, 4.1, its rate"},
+    "train.dropout.annotations": {0.0: NONE, 0.2: f"{LUONG}, 4.1, its rate"},
+    "train.dropout.readout": {0.0: NONE, 0.2: f"{LUONG}, 4.1, its rate"},
+}
+
+
+class Choice(NamedTuple):
+    """One field of a configuration."""
+
+    field: str  # its path, as on the command line
+    value: Any
+    origin: str  # where this value, or this form, stands
+
+
+def choices(config: Config) -> list[Choice]:
+    """Returns the choices that have an effect, each with where it comes from.
+
+    Equality is all that is looked at: a size that happens to be a paper's is named as the paper's.
+
+    Args:
+      config: validated.
+
+    Returns:
+      Data, model and training, in the order of the configuration's fields.
+    """
+    ineffective = _ineffective(config)
+    found = []
+    for field, origins in ORIGINS.items():
+        if field not in ineffective:
+            value: Any = config
+            for name in field.split("."):
+                value = getattr(value, name)
+            found.append(Choice(field, value, origins.get(value, origins.get(None, OURS))))
+    return found
+
+
+def _ineffective(config: Config) -> set[str]:
+    """Returns the fields that nothing reads, given the others."""
+    model, train = config.model, config.train
+    attention = model.attention
+    tanh, product = ("additive", "concat"), ("dot", "general", "projected")
+    effective = {
+        "model.gru_reset": model.cell == "gru",
+        "model.attention.units": attention.score in (*tanh, "projected"),
+        "model.attention.scale": attention.score in product,
+        "model.attention.bias": attention.score in tanh,
+        "model.attention.normalize": attention.score in tanh,
+        "model.attention.coverage": attention.score == "additive",
+        "model.attention.window": attention.score not in ("uniform", "fixed"),
+        "model.attention.half_width": attention.window != "global",
+        "model.attention.renormalize": attention.window == "local_p",
+        "model.input_feeding": attention.query == "current",
+        "model.readout_units": model.readout != "linear",
+        "model.residual": max(model.encoder.layers, model.decoder.layers) > 1,
+        "train.steps": train.epochs == 0,
+        "train.epochs": train.epochs > 0,
+        "train.batch_size": train.batch_tokens == 0,
+        "train.batch_tokens": train.batch_tokens > 0,
+    }
+    return {field for field, matters in effective.items() if not matters}

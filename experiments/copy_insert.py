@@ -1,0 +1,19 @@
+"""Letters copied, vowels marked, silent letters left out: a made-up task whose alignment is known.
+
+    python launch.py --config=experiments/copy_insert.py
+
+Hardware: 2 CPU cores.
+Time: TIME
+Expect: EXPECT
+
+Everything but the data is reverse.py's.
+"""
+
+from bahdanau_jax.config import Config
+from experiments import reverse
+
+
+def get_config() -> Config:
+    config = reverse.get_config()
+    config.data.source = "tfds:copy_insert"
+    return config

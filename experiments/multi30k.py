@@ -1,0 +1,52 @@
+"""English to German on Multi30k's image captions: RNNsearch of a size for two cores.
+
+    python launch.py --config=experiments/multi30k.py
+    python launch.py --config=experiments/multi30k.py --config.data.source=text:DIR
+
+It reads ../shared/data/multi30k, as seen from the directory in which the command is given. With
+the captions elsewhere, name their directory DIR, which holds `train.en`, `train.de`, `val.en`,
+`val.de`, `test_2016_flickr.en` and `test_2016_flickr.de`: raw text, from task 1 of
+https://github.com/multi30k/dataset.
+
+Hardware: 2 CPU cores.
+Time: not yet measured.
+Expect: not yet measured. For comparison, test_2016_flickr: 39.00 BLEU by nmtpytorch, on lowercase
+  tokenised text (see lium_multi30k.py).
+
+The form of the model is the paper's (Bahdanau et al. 2014); its sizes, the subwords, dropout, label
+smoothing and Adam are this project's, and not yet tuned.
+"""
+
+from bahdanau_jax.config import Config
+
+
+def get_config() -> Config:
+    config = Config()
+    data, model, train = config.data, config.model, config.train
+    data.source = "text:../shared/data/multi30k"
+    data.source_language = "en"
+    data.target_language = "de"
+    data.max_length = 50
+    data.vocabulary.kind = "bpe"
+    data.vocabulary.size = 8000
+    data.vocabulary.joint = True
+
+    model.embedding = 256
+    model.encoder.units = 256
+    model.decoder.units = 512
+    model.attention.units = 512
+    model.readout_units = 256
+
+    train.epochs = 12
+    train.batch_size = 64
+    train.learning_rate = 1e-3
+    train.schedule = "cosine"
+    train.warmup_steps = 200
+    train.label_smoothing = 0.1
+    train.dropout.embedding = 0.3
+    train.dropout.annotations = 0.3
+    train.dropout.readout = 0.3
+    train.eval_every = 450  # once an epoch, nearly
+    train.checkpoint_every = 450
+    train.metric = "bleu"
+    return config

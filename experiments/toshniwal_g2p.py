@@ -1,0 +1,46 @@
+"""Grapheme to phoneme after Toshniwal and Livescu 2016, on the PRONALSYL-2007 split of CMUdict.
+
+    python launch.py --config=experiments/toshniwal_g2p.py
+
+It reads ../shared/data/cmudict-pronalsyl, as seen from the directory in which the command is given;
+for another place, --config.data.source=tsv:DIR.
+
+Hardware: one GPU; hours on 2 CPU cores.
+Time: not yet measured.
+Expect: not yet measured. Quoted for the paper (arXiv 1610.06540), global attention: PER 5.04, WER
+  21.69; five models together 4.69 and 20.24.
+
+Published: an encoder of three bidirectional LSTM layers of 512 units, an alignment model of 64,
+dropout 0.2, Adam at 1e-3, batches of 256, greedy decoding. The step's own state queries, the
+additive score has a bias, and the output reads the state beside the context. This project's: 512
+as units of each direction, one decoder layer, the embedding's and the readout's size, where dropout
+acts, the schedule, and the number of epochs.
+"""
+
+from bahdanau_jax.config import Config
+from experiments import pronalsyl
+
+
+def get_config() -> Config:
+    config = pronalsyl.get_config()
+    model, train = config.model, config.train
+    model.cell = "lstm"
+    model.encoder.units = 512
+    model.encoder.layers = 3
+    model.decoder.units = 512
+    model.attention.query = "current"
+    model.attention.units = 64
+    model.attention.bias = True
+    model.initial_state = "final"
+    model.readout = "attentional"
+    model.readout_units = 512
+
+    train.epochs = 20
+    train.batch_size = 256
+    train.learning_rate = 1e-3
+    train.dropout.embedding = 0.2
+    train.dropout.annotations = 0.2
+    train.dropout.readout = 0.2
+    train.eval_every = 430  # once an epoch, nearly
+    train.checkpoint_every = 430
+    return config

@@ -1,0 +1,172 @@
+"""Model configurations of tiny sizes: what validate() allows, and sets that cover it.
+
+An option is a field of `ModelConfig` that changes what is computed. The complete product of all
+allowed values has hundreds of thousands of members; a cover is a small subset in which every pair
+(or triple) of option values that occurs in the product occurs at least once.
+"""
+
+import functools
+import itertools
+import random
+from typing import Any
+
+from bahdanau_jax.config import Config, ModelConfig
+from bahdanau_jax.errors import InputError
+from bahdanau_jax.validation import CHOICES, validate
+
+Values = dict[str, Any]  # option -> value
+Part = frozenset[tuple[str, Any]]  # some options with their values
+SOURCE_SIZE, TARGET_SIZE = 8, 9  # entries of the vocabularies
+BOTH = (False, True)
+
+# Options in groups: most of validate()'s rules are between options of one group.
+GROUPS: tuple[dict[str, tuple], ...] = (
+    {
+        "attention.score": CHOICES["model.attention.score"],
+        "attention.scale": CHOICES["model.attention.scale"],
+        "attention.bias": BOTH,
+        "attention.normalize": BOTH,
+        "attention.coverage": BOTH,
+    },
+    {
+        "attention.query": CHOICES["model.attention.query"],
+        "readout": CHOICES["model.readout"],
+        "input_feeding": BOTH,
+    },
+    {
+        "encoder.bidirectional": (True, False),
+        "initial_state": CHOICES["model.initial_state"],
+    },
+    {"encoder.layers": (1, 2), "decoder.layers": (1, 2), "residual": BOTH},
+    {"attention.window": CHOICES["model.attention.window"], "attention.renormalize": (True, False)},
+    {"cell": CHOICES["model.cell"], "gru_reset": CHOICES["model.gru_reset"]},
+    {"layer_norm": BOTH},
+    {"tie_embeddings": BOTH},
+)
+CROSSED = ("attention.score", "attention.window", "attention.query", "readout")
+
+
+def build(values: Values) -> ModelConfig:
+    """Returns the model with these options, in sizes that differ wherever they may differ."""
+    model = ModelConfig()
+    for path, value in values.items():
+        *sections, name = path.split(".")
+        setattr(functools.reduce(getattr, sections, model), name, value)
+    model.encoder.units = 4 if model.encoder.bidirectional else 8  # annotations have 8 either way
+    model.decoder.units = 8 if model.attention.score == "dot" else 5
+    model.attention.units, model.attention.half_width = 6, 2
+    model.embedding, model.readout_units = 3, 7
+    if model.tie_embeddings:
+        model.embedding = model.decoder.units if model.readout == "linear" else model.readout_units
+    return model
+
+
+def allowed(model: ModelConfig) -> bool:
+    """Says whether validate() takes this model."""
+    config = Config(model=model)
+    config.data.source = "text:anywhere"
+    try:
+        validate(config)
+    except InputError as error:
+        if "model." not in str(error):
+            raise  # the rest of this configuration should be beyond reproach
+        return False
+    return True
+
+
+def name(values: Values) -> str:
+    """Returns what a test is called: the crossed options, and every other one off its default."""
+    words = [values[option] for option in CROSSED]
+    for group in GROUPS:
+        for option, (default, *_) in group.items():
+            value = values[option]
+            if option in CROSSED or value == default:
+                continue
+            if value is False:
+                words.append("no_" + option.rsplit(".", 1)[-1])
+            else:
+                words.append(value if isinstance(value, str) else option.replace(".", "_"))
+    return "-".join(words)
+
+
+@functools.cache
+def group_members() -> list[list[Values]]:
+    """Values that each group may take while the others hold their first ones."""
+    defaults = [{option: values[0] for option, values in group.items()} for group in GROUPS]
+    members = []
+    for place, group in enumerate(GROUPS):
+        rest = [d for other, d in enumerate(defaults) if other != place]
+        products = itertools.product(*group.values())
+        candidates = [dict(zip(group, values, strict=True)) for values in products]
+        members.append([c for c in candidates if allowed(build(joined([*rest, c])))])
+    return members
+
+
+def joined(groups: list[Values]) -> Values:
+    """Returns the options of all groups, in the order of GROUPS."""
+    merged = {option: value for group in groups for option, value in group.items()}
+    return {option: merged[option] for group in GROUPS for option in group}
+
+
+def parts_of(values: Values, strength: int) -> set[Part]:
+    """Returns what a cover has to hold of one combination: every `strength` options' values."""
+    return {frozenset(items) for items in itertools.combinations(values.items(), strength)}
+
+
+def crossed_part(values: Values) -> Part:
+    """Returns score, window, query and readout."""
+    return frozenset((option, values[option]) for option in CROSSED)
+
+
+def required(strength: int, crossed: bool) -> set[Part]:
+    """Returns every part that occurs in some allowed combination.
+
+    A part touches as many groups as it has options, or fewer; the groups that it doesn't touch
+    hold their first values, which go with everything.
+    """
+    members, parts = group_members(), set()
+    for touched in itertools.combinations(range(len(members)), strength):
+        choices = [m if place in touched else m[:1] for place, m in enumerate(members)]
+        for groups in itertools.product(*choices):
+            values = joined(list(groups))
+            if allowed(build(values)):
+                options = {option for place in touched for option in GROUPS[place]}
+                parts |= parts_of({o: v for o, v in values.items() if o in options}, strength)
+    if crossed:
+        choices = [m if any(o in CROSSED for o in m[0]) else m[:1] for m in members]
+        combined = (joined(list(groups)) for groups in itertools.product(*choices))
+        parts |= {crossed_part(values) for values in combined if allowed(build(values))}
+    return parts
+
+
+@functools.cache
+def cover(strength: int, crossed: bool) -> list[Values]:
+    """Returns combinations that hold every required part, the same ones in every process.
+
+    Args:
+      strength: 2 for every pair of option values, 3 for every triple.
+      crossed: also every (score, window, query, readout).
+    """
+    chance = random.Random(0)
+    missing = dict.fromkeys(sorted(required(strength, crossed), key=lambda p: sorted(map(str, p))))
+    chosen = []
+    while missing:
+        # The largest part first: it leaves the least freedom to the others.
+        part = dict(max(missing, key=len))
+        fitting = [
+            [m for m in members if all(m[o] == v for o, v in part.items() if o in m)]
+            for members in group_members()
+        ]
+        drawn = [joined([chance.choice(members) for members in fitting]) for _ in range(25)]
+        gains = [(_held(values, strength), values) for values in drawn]
+        gains.sort(key=lambda gain: -sum(p in missing for p in gain[0]))
+        found = next((gain for gain in gains if allowed(build(gain[1]))), None)
+        if found is not None:
+            chosen.append(found[1])
+            for held in found[0]:
+                missing.pop(held, None)
+    return chosen
+
+
+def _held(values: Values, strength: int) -> set[Part]:
+    return parts_of(values, strength) | {crossed_part(values)}

@@ -1,0 +1,280 @@
+"""Identities over the combinations of options that validate() allows.
+
+One step at a time, without any scan: every (score, window, query, readout) and every pair of
+option values. The whole model, compiled, in float64: every pair of option values; every triple is
+behind `-m slow`. The complete product has hundreds of thousands of members, and isn't run.
+"""
+
+import functools
+import random
+from typing import NamedTuple
+
+import combinations
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import reference
+from combinations import SOURCE_SIZE, TARGET_SIZE, Values
+from compiling import quick_jit
+from flax_tree import named_leaves, random_tree, to_oracle
+from reference_parameters import float64
+
+from bahdanau_jax.attention import Memory
+from bahdanau_jax.config import ModelConfig
+from bahdanau_jax.loss import token_nll
+from bahdanau_jax.model import BOS, Seq2Seq
+
+# Ragged rows, all of them with padding; the last has no source at all.
+SOURCE = np.array([[4, 5, 6, 7, 2, 0, 0], [5, 4, 2, 0, 0, 0, 0], [2, *[0] * 6], [0] * 7])
+TARGET = np.array([[6, 4, 7, 2, 0], [5, 2, 0, 0, 0], [7, 8, 2, 0, 0], [4, 3, 2, 0, 0]])
+STEPS = 3  # where single steps are compared with the oracle
+EMPTY = 3  # the row without a source
+
+CROSSED = {combinations.name(v): v for v in combinations.cover(2, crossed=True)}
+PAIRS = {combinations.name(v): v for v in combinations.cover(2, crossed=False)}
+crossed = pytest.mark.parametrize("name", CROSSED)
+pairs = pytest.mark.parametrize("name", PAIRS)
+
+
+class Result(NamedTuple):
+    config: ModelConfig
+    params: dict  # the model's nesting
+    logits: np.ndarray  # [B, T, V]
+    alignments: np.ndarray  # [B, T, S]
+    gradient: dict  # of the summed loss, like params; empty where it isn't asked for
+
+
+def make(values: Values) -> tuple[ModelConfig, Seq2Seq, dict]:
+    """Returns a model and generic parameters in float32."""
+    config = combinations.build(values)
+    params = random_tree(config, SOURCE_SIZE, TARGET_SIZE)
+    return config, Seq2Seq(config, SOURCE_SIZE, TARGET_SIZE), params
+
+
+def oracle(config: ModelConfig, params: dict, source, target) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the oracle's logits and alignments; it never sees any padding."""
+    return reference.decode_teacher_forced(
+        to_oracle(params), config, source, source > 0, target, target > 0
+    )
+
+
+def steps(model: Seq2Seq, params: dict, target: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Decodes in float32 one step at a time, from the oracle's annotations."""
+    annotations = reference.encode(to_oracle(params), model.config, SOURCE, SOURCE > 0)
+    annotations, variables = jnp.asarray(annotations, jnp.float32), {"params": params}
+    rows = np.arange(len(SOURCE))
+    last = np.maximum((SOURCE > 0).sum(1) - 1, 0)
+    units = model.config.encoder.units
+    final = jnp.concatenate([annotations[rows, last, :units], annotations[:, 0, units:]], axis=-1)
+    keys = model.apply(variables, annotations, method=lambda m, a: m.decoder.keys(a))
+    memory = Memory(annotations, keys, jnp.asarray(SOURCE > 0), final)
+    state = model.apply(variables, memory, method="initial_state")
+    previous, logits, alignments = np.full(len(target), BOS), [], []
+    for i in range(target.shape[1]):
+        state, step_logits, alignment = model.apply(
+            variables, state, previous, memory, method="decode_step"
+        )
+        logits.append(step_logits)
+        alignments.append(alignment)
+        previous = target[:, i]
+    return np.stack(logits, axis=1), np.stack(alignments, axis=1)
+
+
+def summed_loss(logits, target):
+    return jnp.sum(token_nll(logits, target), where=target > 0)
+
+
+@functools.cache
+def stepped(name: str) -> Result:
+    """The decoder in float32, one step at a time, nothing compiled as a whole."""
+    config, model, params = make(CROSSED[name])
+    return Result(config, params, *steps(model, params, TARGET[:, :STEPS]), {})
+
+
+@crossed
+def test_a_step_equals_the_oracle(name: str) -> None:
+    result, target = stepped(name), TARGET[:, :STEPS]
+    logits, alignments = oracle(result.config, result.params, SOURCE, target)
+    real = target > 0
+    np.testing.assert_allclose(result.logits[real], logits[real], rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(result.alignments[real], alignments[real], rtol=1e-5, atol=1e-6)
+
+
+def check_weights(config: ModelConfig, alignments: np.ndarray) -> None:
+    assert np.all(alignments >= 0)
+    padding = np.broadcast_to((SOURCE == 0)[:, None, :], alignments.shape)
+    assert not alignments[padding].any()
+    sums = alignments[:EMPTY].sum(-1)
+    if config.attention.renormalize:
+        np.testing.assert_allclose(sums, 1.0, rtol=1e-5)
+    else:  # Luong's Equation 10: the sum is one before the Gaussian, which is at most one
+        assert np.all((sums > 0) & (sums <= 1 + 1e-5))
+        assert np.any(sums < 0.999)
+
+
+@crossed
+def test_weights_sum_to_one_over_real_positions_and_are_zero_elsewhere(name: str) -> None:
+    check_weights(stepped(name).config, stepped(name).alignments)
+
+
+class Whole:
+    """One combination's model in float64, compiled once for all that is asked of it."""
+
+    def __init__(self, values: Values):
+        self.config, self.model, self.single = make(values)
+        self.params = float64(self.single)
+
+        def loss(params, source, target):
+            logits, alignments = self.model.apply({"params": params}, source, target)
+            return summed_loss(logits, target), (logits, alignments)
+
+        self.compiled = quick_jit(jax.value_and_grad(loss, has_aux=True))
+
+    def __call__(self, source=SOURCE, target=TARGET) -> Result:
+        with jax.enable_x64(True):
+            (_, outputs), gradient = self.compiled(self.params, source, target)
+            outputs, gradient = map(np.asarray, outputs), jax.tree.map(np.asarray, gradient)
+        return Result(self.config, self.params, *outputs, gradient)
+
+
+@functools.cache
+def whole(name: str) -> tuple[Whole, Result]:
+    made = Whole(PAIRS[name])
+    return made, made()
+
+
+def check_forwards(result: Result) -> None:
+    logits, alignments = oracle(result.config, result.params, SOURCE, TARGET)
+    real = TARGET > 0
+    np.testing.assert_allclose(result.logits[real], logits[real], rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(result.alignments[real], alignments[real], rtol=1e-9, atol=1e-12)
+
+
+@pairs
+def test_the_model_equals_the_oracle_which_sees_no_padding(name: str) -> None:
+    check_forwards(whole(name)[1])
+    check_weights(whole(name)[1].config, whole(name)[1].alignments)
+
+
+def check_gradient(result: Result) -> None:
+    """Compares with central differences of the oracle, along random directions."""
+    rng = np.random.default_rng(1)
+
+    def loss(params: dict) -> float:
+        logits, _ = oracle(result.config, params, SOURCE, TARGET)
+        return reference.nll(logits, TARGET, TARGET > 0)
+
+    for _ in range(2):
+        direction = jax.tree.map(lambda p: rng.normal(size=p.shape), result.params)
+        ahead, behind = (
+            loss(jax.tree.map(lambda p, d, size=size: p + size * d, result.params, direction))
+            for size in (1e-6, -1e-6)
+        )
+        slopes = jax.tree.map(lambda g, d: np.sum(g * d), result.gradient, direction)
+        slope = sum(jax.tree.leaves(slopes))
+        assert slope == pytest.approx((ahead - behind) / 2e-6, rel=1e-5, abs=1e-6)
+
+
+@pairs
+def test_the_gradient_equals_finite_differences_of_the_oracle(name: str) -> None:
+    check_gradient(whole(name)[1])
+
+
+def check_every_parameter(result: Result) -> None:
+    leaves = named_leaves(result.gradient)
+    assert leaves.keys() == named_leaves(result.params).keys()
+    for path, gradient in leaves.items():
+        assert np.all(np.isfinite(gradient)), path
+        assert np.any(np.abs(gradient) > 1e-9), path
+
+
+@pairs
+def test_every_parameter_receives_a_finite_gradient(name: str) -> None:
+    check_every_parameter(whole(name)[1])
+
+
+def check_scan(made: Whole, result: Result) -> None:
+    logits, alignments = steps(made.model, made.single, TARGET)
+    np.testing.assert_allclose(result.logits, logits, rtol=1e-5, atol=2e-5)
+    np.testing.assert_allclose(result.alignments, alignments, rtol=1e-5, atol=2e-6)
+
+
+@pairs
+def test_the_scan_equals_the_loop_of_single_steps(name: str) -> None:
+    check_scan(*whole(name))
+
+
+def check_future(made: Whole, result: Result) -> None:
+    for step in range(3):  # y_step is read by the step after
+        changed = TARGET.copy()
+        changed[0, step:4] = [3, 5, 8, 6][step:4]
+        other = made(target=changed)
+        np.testing.assert_array_equal(other.logits[:, : step + 1], result.logits[:, : step + 1])
+        np.testing.assert_array_equal(
+            other.alignments[:, : step + 1], result.alignments[:, : step + 1]
+        )
+        assert np.all(np.abs(other.logits - result.logits)[0, step + 1 : 4].max(-1) > 1e-6)
+
+
+@pairs
+def test_a_step_depends_on_the_words_before_it_and_on_none_after(name: str) -> None:
+    check_future(*whole(name))
+
+
+def check_alone(made: Whole, result: Result) -> None:
+    total = None
+    for row in range(len(SOURCE)):
+        source, target = np.zeros_like(SOURCE), np.zeros_like(TARGET)
+        source[1], target[1] = SOURCE[row], TARGET[row]
+        alone = made(source, target)
+        np.testing.assert_allclose(alone.logits[1], result.logits[row], rtol=1e-12, atol=1e-12)
+        np.testing.assert_allclose(alone.alignments[1], result.alignments[row], atol=1e-12)
+        gradient = alone.gradient
+        total = gradient if total is None else jax.tree.map(np.add, total, gradient)
+    for path, gradient in named_leaves(total).items():
+        expected = named_leaves(result.gradient)[path]
+        np.testing.assert_allclose(gradient, expected, rtol=1e-9, atol=1e-10, err_msg=path)
+
+
+@pairs
+def test_a_sentence_gets_the_same_alone_as_in_a_batch(name: str) -> None:
+    check_alone(*whole(name))
+
+
+PARTS = 16
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", range(PARTS))
+def test_every_triple_of_options(part: int) -> None:
+    for values in combinations.cover(3, crossed=True)[part::PARTS]:
+        made = Whole(values)
+        result = made()
+        check_forwards(result)
+        check_weights(result.config, result.alignments)
+        check_gradient(result)
+        check_every_parameter(result)
+        check_scan(made, result)
+        check_future(made, result)
+        check_alone(made, result)
+
+
+def test_the_covers_hold_every_pair_of_option_values_that_can_be_combined() -> None:
+    # A random walk from one allowed combination to the next one finds what can be combined.
+    chance = random.Random(1)
+    options = {option: values for group in combinations.GROUPS for option, values in group.items()}
+    values = {option: choices[0] for option, choices in options.items()}
+    pairs, crossed_parts = set(), set()
+    for _ in range(1500):
+        changed = chance.sample(sorted(options), chance.choice((1, 1, 2, 3)))
+        proposed = values | {option: chance.choice(options[option]) for option in changed}
+        if combinations.allowed(combinations.build(proposed)):
+            values = proposed
+            pairs |= combinations.parts_of(values, 2)
+            crossed_parts.add(combinations.crossed_part(values))
+    assert len(pairs) > 600 and len(crossed_parts) > 80
+    for cover in (CROSSED, PAIRS):
+        held = set().union(*(combinations.parts_of(values, 2) for values in cover.values()))
+        assert pairs <= held
+    assert crossed_parts <= {combinations.crossed_part(values) for values in CROSSED.values()}

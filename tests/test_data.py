@@ -1,0 +1,175 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tiny
+
+from bahdanau_jax.config import DataConfig
+from bahdanau_jax.data import cache_directory, open_data
+from bahdanau_jax.errors import InputError
+from bahdanau_jax.vocabulary import EOS, PAD, UNK
+
+
+@pytest.fixture
+def config(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tiny.config(tiny.write_corpus(tmp_path / "corpus")).data
+
+
+def files(directory):
+    return {path: path.stat().st_mtime_ns for path in directory.rglob("*") if path.is_file()}
+
+
+def ids(fill, store, width=20):
+    rows = fill(np.arange(len(store)), len(store), width)
+    return [row[row != PAD].tolist() for row in rows]
+
+
+def test_what_can_be_made_again_lies_in_the_users_cache_directory(config, tmp_path):
+    assert cache_directory() == tmp_path / "cache" / "bahdanau_jax"
+
+
+def test_a_new_run_builds_its_vocabularies_from_the_training_split_and_keeps_them(config, tmp_path):
+    said = []
+    data = open_data(config, tmp_path / "vocabulary", said.append)
+    assert not (tmp_path / "vocabulary").exists()  # the loop saves them when all has been read
+    data.vocabularies.save(tmp_path / "vocabulary")
+    # Six letters each, and the four special entries; the capitals stand with spaces between.
+    assert (data.vocabularies.source.size, data.vocabularies.target.size) == (10, 10)
+    assert len(data.vocabularies.source.encode("fed")) == 3
+    assert len(data.vocabularies.target.encode("F E D")) == 3
+    assert data.vocabularies.source.encode("z") == [UNK]
+    assert said[0] == f"reading {config.source}"
+    assert any("building the vocabularies" in text for text in said)
+
+    written = files(tmp_path / "vocabulary")
+    said.clear()
+    again = open_data(config, tmp_path / "vocabulary", said.append)
+    assert again.vocabularies.fingerprint == data.vocabularies.fingerprint
+    assert files(tmp_path / "vocabulary") == written
+    assert not any("building" in text for text in said)
+
+
+def test_a_run_keeps_its_vocabularies_when_the_text_changes(config, tmp_path):
+    data = open_data(config, tmp_path / "vocabulary", lambda _: None)
+    data.vocabularies.save(tmp_path / "vocabulary")
+    before = data.fingerprints()
+    path = Path(config.source.removeprefix("tsv:")) / "train.tsv"
+    path.write_text("xyz\tX Y Z\n" * 9)
+    after = open_data(config, tmp_path / "vocabulary", lambda _: None)
+    assert after.fingerprints()["data/train"] != before["data/train"]
+    assert after.fingerprints()["vocabularies"] == before["vocabularies"]
+    assert ids(after.training_store(lambda _: None).sources, range(9)) == [[UNK] * 3 + [EOS]] * 9
+
+
+def test_the_training_text_is_turned_into_ids_once(config, tmp_path):
+    data = open_data(config, tmp_path / "vocabulary", lambda _: None)
+    data.vocabularies.save(tmp_path / "vocabulary")
+    said = []
+    store = data.training_store(said.append)
+    assert len(store) == tiny.PAIRS + tiny.LONGER
+    assert said == [
+        "turning the training text into ids",
+        f"{tiny.EMPTY} training pairs have an empty side and are left out",
+    ]
+    encode = data.vocabularies.source.encode
+    assert ids(store.sources, store) == [[*encode(s), EOS] for s, _ in data.corpus.pairs()]
+    encode = data.vocabularies.target.encode
+    assert ids(store.targets, store) == [[*encode(t), EOS] for _, t in data.corpus.pairs()]
+
+    made = files(cache_directory())
+    assert made
+    said.clear()
+    again = open_data(config, tmp_path / "vocabulary", said.append).training_store(said.append)
+    assert said == [f"reading {config.source}"]
+    assert ids(again.sources, again) == ids(store.sources, store)
+    assert files(cache_directory()) == made
+
+
+def test_other_text_and_other_vocabularies_have_stores_of_their_own(config, tmp_path):
+    def store(name):
+        said = []
+        data = open_data(config, tmp_path / name, lambda _: None)
+        return data.training_store(said.append), any("turning" in text for text in said)
+
+    first, made = store("first")
+    assert made
+    assert not store("same")[1]
+    config.vocabulary.kind = "words"
+    words, made = store("words")
+    assert made
+    assert set(words.source_lengths.tolist()) == {2}
+    config.vocabulary.kind = "characters"
+    path = Path(config.source.removeprefix("tsv:")) / "train.tsv"
+    path.write_text("a\tA\n" + path.read_text())
+    longer, made = store("longer")
+    assert made
+    assert len(longer) == len(first) + 1
+
+
+def test_a_damaged_store_is_made_anew(config, tmp_path):
+    data = open_data(config, tmp_path / "vocabulary", lambda _: None)
+    whole = ids(data.training_store(lambda _: None).sources, range(tiny.PAIRS))
+    for path in cache_directory().rglob("source_ids.npy"):
+        path.write_bytes(path.read_bytes()[:-3])
+    said = []
+    assert ids(data.training_store(said.append).sources, range(tiny.PAIRS)) == whole
+    assert said[0] == "turning the training text into ids"
+
+
+def test_an_evaluation_split_has_a_pair_a_reference_and_a_source_an_example(config, tmp_path):
+    data = open_data(config, tmp_path / "vocabulary", lambda _: None)
+    split = data.evaluation_split("validation")
+    assert split.name == "dev"
+    assert len(split.examples) == len(split.sources) == tiny.DEV
+    assert len(split.pairs) == tiny.DEV + 1  # one example has two references
+    assert [len(e.references) for e in split.examples] == [1] * (tiny.DEV - 1) + [2]
+    encode = data.vocabularies.source.encode
+    sources = [[*encode(example.source), EOS] for example in split.examples]
+    assert ids(split.sources.sources, split.sources) == sources
+    assert ids(split.sources.targets, split.sources) == [[EOS]] * tiny.DEV
+    assert ids(split.pairs.sources, split.pairs) == [*sources, sources[-1]]
+    encode = data.vocabularies.target.encode
+    references = [r for example in split.examples for r in example.references]
+    assert ids(split.pairs.targets, split.pairs) == [[*encode(r), EOS] for r in references]
+    # Never cut: the one that is longer than data.max_length is there whole.
+    assert split.pairs.source_lengths.max() == tiny.MAX_LENGTH + 4 + 1
+
+
+def test_a_split_that_is_not_there_names_those_that_are(config, tmp_path):
+    data = open_data(config, tmp_path / "vocabulary", lambda _: None)
+    with pytest.raises(InputError, match="no split newstest; its splits: train, dev, test"):
+        data.evaluation_split("newstest")
+
+
+def test_an_empty_split_is_refused(config, tmp_path):
+    (Path(config.source.removeprefix("tsv:")) / "dev.tsv").write_text("")
+    data = open_data(config, tmp_path / "vocabulary", lambda _: None)
+    with pytest.raises(InputError, match="the split dev is empty"):
+        data.evaluation_split("dev")
+
+
+def test_lower_case_reaches_vocabularies_stores_and_splits(config, tmp_path):
+    config.lowercase = True
+    data = open_data(config, tmp_path / "vocabulary", lambda _: None)
+    assert UNK not in data.vocabularies.target.encode("f e d")
+    assert data.vocabularies.target.encode("F E D") == [UNK] * 3
+    split = data.evaluation_split("test")
+    assert all(r == r.lower() for e in split.examples for r in e.references)
+    assert all(UNK not in row for row in ids(split.pairs.targets, split.pairs))
+
+
+def test_a_joint_vocabulary_is_one(config, tmp_path):
+    config.vocabulary.target_kind, config.vocabulary.joint = "", True
+    made = open_data(config, tmp_path / "vocabulary", lambda _: None).vocabularies
+    made.save(tmp_path / "vocabulary")
+    assert made.joint
+    assert made.source.size == 4 + 6 + 6 + 1  # both cases and the space
+    assert open_data(config, tmp_path / "vocabulary", lambda _: None).vocabularies.joint
+
+
+def test_a_source_that_is_not_there_makes_no_vocabulary(tmp_path):
+    config = DataConfig(source=f"tsv:{tmp_path / 'nowhere'}")
+    with pytest.raises(InputError, match="is no directory"):
+        open_data(config, tmp_path / "vocabulary", lambda _: None)
+    assert not (tmp_path / "vocabulary").exists()

@@ -1,0 +1,164 @@
+import copy
+import math
+
+import numpy as np
+import pytest
+import tiny
+
+from bahdanau_jax.data import EvaluationSplit, open_data
+from bahdanau_jax.evaluation import Evaluator, error_rates, text_scores
+from bahdanau_jax.run import make_model, open_run
+from bahdanau_jax.token_store import TokenStore
+from bahdanau_jax.vocabulary import EOS
+
+WORDS = ["f", "ab", "fed", "cafe", "bead", "decaf", "faced", "abcdef", "eee", "dc"]
+LONG = "abcdefabcdefabc"
+
+
+@pytest.fixture(scope="module")
+def run(trained):
+    return open_run(trained.directory, "best")
+
+
+@pytest.fixture(scope="module")
+def split(trained):
+    data = open_data(trained.config.data, trained.directory / "vocabulary", lambda _: None)
+    return data.evaluation_split("dev")
+
+
+def pairs_of(run, words):
+    source, target = run.vocabularies.source, run.vocabularies.target
+    return TokenStore.from_pairs(
+        [(source.encode(word), target.encode(" ".join(word.upper()))) for word in words]
+    )
+
+
+def with_batches_of(run, size):
+    config = copy.deepcopy(run.config)
+    config.decode.batch_size = size
+    return Evaluator(make_model(config, run.vocabularies), config, run.vocabularies)
+
+
+@pytest.fixture(scope="module")
+def in_a_batch(run):
+    store = pairs_of(run, WORDS)
+    return run.evaluator.likelihood(run.params, store), run.evaluator.decode(run.params, store)
+
+
+@pytest.mark.parametrize("surroundings", ["alone", "more padding"])
+def test_a_sentence_has_the_same_loss_alignment_and_output(run, in_a_batch, surroundings):
+    likelihood, outputs = in_a_batch
+    for number in (3, 7) if surroundings == "alone" else (0, 3, 7, 9):
+        # Beside a longer sentence, its row has more padding on both sides.
+        words = [WORDS[number]] if surroundings == "alone" else [LONG, LONG, WORDS[number]]
+        store = pairs_of(run, words)
+        alone = run.evaluator.likelihood(run.params, store)
+        assert alone.nll[-1] == pytest.approx(likelihood.nll[number], abs=1e-5)
+        assert alone.tokens[-1] == likelihood.tokens[number] == len(WORDS[number]) + 1
+        output, expected = run.evaluator.decode(run.params, store)[-1], outputs[number]
+        assert output.tokens == expected.tokens
+        assert output.ended == expected.ended
+        assert output.log_probability == pytest.approx(expected.log_probability, abs=1e-5)
+        assert output.alignment.shape == expected.alignment.shape
+        np.testing.assert_allclose(output.alignment, expected.alignment, atol=1e-5)
+
+
+def test_the_sentences_above_are_worth_comparing(in_a_batch):
+    likelihood, outputs = in_a_batch
+    assert len({tuple(output.tokens) for output in outputs}) > 5
+    assert np.unique(likelihood.nll.round(3)).size == len(WORDS)
+    # Not uniform, so that a change would show.
+    assert all(o.alignment.max() > 1.3 / o.alignment.shape[1] for o in outputs)
+
+
+def test_an_alignment_has_a_row_a_token_and_each_sums_to_one(in_a_batch):
+    for word, output in zip(WORDS, in_a_batch[1], strict=True):
+        assert output.alignment.shape == (len(output.tokens) + output.ended, len(word) + 1)
+        np.testing.assert_allclose(output.alignment.sum(1), 1, atol=1e-5)
+        assert EOS not in output.tokens
+
+
+def test_an_outputs_log_probability_is_that_of_the_same_target_when_scored(run, in_a_batch):
+    outputs = in_a_batch[1]
+    ended = [number for number, output in enumerate(outputs) if output.ended]
+    assert len(ended) >= 8
+    source = run.vocabularies.source
+    store = TokenStore.from_pairs([(source.encode(WORDS[n]), outputs[n].tokens) for n in ended])
+    likelihood = run.evaluator.likelihood(run.params, store)
+    np.testing.assert_allclose(
+        -likelihood.nll, [outputs[n].log_probability for n in ended], atol=1e-5
+    )
+
+
+def test_every_example_is_read_exactly_once_whatever_the_batch(run):
+    words = [WORDS[n % 10][: 1 + n % 5] for n in range(19)]
+    store = pairs_of(run, words)
+    together = run.evaluator.likelihood(run.params, store)
+    apart = with_batches_of(run, 8)  # 8, 8 and 3
+    likelihood = apart.likelihood(run.params, store)
+    assert likelihood.tokens.tolist() == store.target_lengths.tolist()
+    np.testing.assert_allclose(likelihood.nll, together.nll, atol=1e-5)
+    numbers, outputs = zip(*apart.decode_stream(run.params, store), strict=True)
+    assert sorted(numbers) == list(range(19))
+    by_number = dict(zip(numbers, outputs, strict=True))
+    expected = run.evaluator.decode(run.params, store)
+    assert [by_number[n].tokens for n in range(19)] == [output.tokens for output in expected]
+    assert [o.tokens for o in apart.decode(run.params, store)] == [o.tokens for o in expected]
+
+
+def test_figures_are_sums_over_all_references_and_counts_of_examples(run, split):
+    figures, outputs = run.evaluator.evaluate(run.params, split)
+    likelihood = run.evaluator.likelihood(run.params, split.pairs)
+    assert likelihood.tokens.sum() == split.pairs.target_lengths.sum()
+    mean = likelihood.nll.sum() / likelihood.tokens.sum()
+    assert figures["nll_per_token"] == pytest.approx(mean, rel=1e-6)
+    assert figures["perplexity"] == pytest.approx(math.exp(mean), rel=1e-6)
+    assert figures["sentences"] == len(outputs) == tiny.DEV
+    assert figures["unended"] == sum(not output.ended for output in outputs)
+    texts = [run.evaluator.text(output) for output in outputs]
+    right = sum(t in e.references for t, e in zip(texts, split.examples, strict=True))
+    assert figures["exact_match"] == pytest.approx(100 * right / tiny.DEV)
+    assert figures["wer"] == pytest.approx(100 - figures["exact_match"])
+    assert figures | error_rates(texts, [e.references for e in split.examples]) == figures
+
+
+def test_output_stops_at_its_own_sentences_limit(run, monkeypatch):
+    # A model that never ends: the end mark is made as unlikely as can be.
+    params = {**run.params, "b_w": run.params["b_w"].at[EOS].set(-1e9)}
+    store = pairs_of(run, WORDS)
+    outputs = run.evaluator.decode(params, store)
+    for word, output in zip(WORDS, outputs, strict=True):
+        assert not output.ended
+        assert len(output.tokens) == 2 * (len(word) + 1) + 10
+        assert output.alignment.shape == (len(output.tokens), len(word) + 1)
+    split = EvaluationSplit("dev", [], store, store)
+    monkeypatch.setattr("bahdanau_jax.evaluation.error_rates", lambda *_: {})
+    assert run.evaluator.evaluate(params, split)[0]["unended"] == len(WORDS)
+
+
+def test_no_sentences_give_no_outputs(run):
+    empty = TokenStore.from_pairs([])
+    assert run.evaluator.decode(run.params, empty) == []
+    assert run.evaluator.likelihood(run.params, empty).nll.size == 0
+
+
+def test_error_rates_take_the_closest_reference():
+    rates = error_rates(["A B", "A", ""], [("A C", "A B"), ("B",), ("A B",)])
+    assert rates["per"] == pytest.approx(100 * 3 / 5)
+    assert rates["wer"] == pytest.approx(100 * 2 / 3)
+    assert rates["exact_match"] == pytest.approx(100 / 3)
+
+
+def test_text_scores_carry_signatures_and_know_a_perfect_output():
+    texts = ["the cat sat on the mat", "a dog ran across the road"]
+    scores = text_scores(texts, [(text,) for text in texts])
+    assert scores["bleu"] == pytest.approx(100)
+    assert scores["chrf"] == pytest.approx(100)
+    assert scores["ter"] == 0
+    assert scores["exact_match"] == 100
+    for name in ("bleu", "chrf", "ter"):
+        assert "version:" in str(scores[f"{name}_signature"])
+    worse = text_scores(["the cat sat on a mat", "a dog"], [(text,) for text in texts])
+    assert float(worse["bleu"]) < 100
+    assert float(worse["ter"]) > 0
+    assert worse["exact_match"] == 0

@@ -1,0 +1,108 @@
+import itertools
+
+import jax
+import numpy as np
+import optax
+import pytest
+
+from bahdanau_jax.config import TrainConfig
+from bahdanau_jax.optimizer import make_optimizer, make_schedule
+
+PARAMS = {
+    "a": np.float32([[1.0, -2.0], [0.5, 3.0]]),
+    "b": {"c": np.float32([0.25]), "d": np.float32(4.0)},
+}
+GRADIENT = {
+    "a": np.float32([[3.0, -4.0], [0.0, 12.0]]),
+    "b": {"c": np.float32([0.0]), "d": np.float32(84.0)},
+}  # of norm 85
+
+
+def updates(train: TrainConfig, count: int = 1, gradient=GRADIENT, steps: int = 10) -> list:
+    """Returns the updates of the first steps, always with the same gradient."""
+    optimizer = make_optimizer(train, steps)
+    state, made = optimizer.init(PARAMS), []
+    for _ in range(count):
+        update, state = optimizer.update(gradient, state, PARAMS)
+        made.append(update)
+    return made
+
+
+def rates(train: TrainConfig, steps: int, at: list[int]) -> list[float]:
+    schedule = make_schedule(train, steps)
+    return [float(schedule(step)) for step in at]
+
+
+@pytest.mark.parametrize(
+    ("schedule", "warmup", "at", "expected"),
+    [
+        ("constant", 0, [0, 7, 100], [2, 2, 2]),
+        ("constant", 4, [0, 1, 2, 3, 4, 50], [0, 0.5, 1, 1.5, 2, 2]),
+        ("linear", 0, [0, 5, 10, 15, 20, 30], [2, 1.5, 1, 0.5, 0, 0]),
+        ("linear", 4, [0, 2, 4, 12, 20], [0, 1, 2, 1, 0]),
+        ("cosine", 0, [0, 5, 10, 15, 20], [2, 1 + 0.5**0.5, 1, 1 - 0.5**0.5, 0]),
+        ("cosine", 4, [0, 2, 4, 12, 20, 25], [0, 1, 2, 1, 0, 0]),
+        ("inverse_sqrt", 4, [0, 2, 4, 9, 16, 100], [0, 1, 2, 4 / 3, 1, 0.4]),
+        ("inverse_sqrt", 0, [0, 3, 99], [2, 1, 0.2]),
+    ],
+)
+def test_known_learning_rates_of_a_run_of_twenty_steps(schedule, warmup, at, expected) -> None:
+    train = TrainConfig(schedule=schedule, warmup_steps=warmup, learning_rate=2.0)
+    np.testing.assert_allclose(rates(train, 20, at), expected, rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize("schedule", ["constant", "linear", "cosine", "inverse_sqrt"])
+@pytest.mark.parametrize("warmup", [0, 5])
+def test_rates_rise_to_the_peak_and_then_never_rise(schedule: str, warmup: int) -> None:
+    train = TrainConfig(schedule=schedule, warmup_steps=warmup, learning_rate=0.3)
+    values = rates(train, 40, list(range(45)))
+    assert values.index(max(values)) == warmup and max(values) == pytest.approx(0.3)
+    assert all(a < b for a, b in itertools.pairwise(values[: warmup + 1]))
+    assert all(a >= b for a, b in itertools.pairwise(values[warmup:]))
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "adadelta", "sgd"])
+def test_the_schedule_sets_the_size_of_each_update(optimizer: str) -> None:
+    common = {"optimizer": optimizer, "clip_norm": 0.0, "learning_rate": 0.5}
+    constant = updates(TrainConfig(**common), count=4)
+    scheduled = updates(TrainConfig(**common, schedule="linear"), count=4)
+    for step, (full, less) in enumerate(zip(constant, scheduled, strict=True)):
+        for expected, update in zip(*map(jax.tree.leaves, (full, less)), strict=True):
+            np.testing.assert_allclose(update, expected * (1 - step / 10), rtol=1e-5, atol=1e-9)
+
+
+def test_gradients_are_clipped_to_a_global_norm_and_small_ones_are_left() -> None:
+    def update(clip_norm: float, scale: float = 1.0):
+        train = TrainConfig(optimizer="sgd", learning_rate=1.0, clip_norm=clip_norm)
+        return updates(train, gradient=jax.tree.map(lambda g: g * np.float32(scale), GRADIENT))[0]
+
+    for clip_norm, factor in ((0.0, 1), (17.0, 0.2), (84.0, 84 / 85), (86.0, 1)):
+        for mine, gradient in zip(
+            *map(jax.tree.leaves, (update(clip_norm), GRADIENT)), strict=True
+        ):
+            np.testing.assert_allclose(mine, -gradient * factor, rtol=1e-5)
+    assert optax.tree.norm(update(1.0)) == pytest.approx(1.0, rel=1e-5)
+    assert optax.tree.norm(update(1.0, scale=1e-3)) == pytest.approx(0.085, rel=1e-5)
+
+
+def test_the_first_updates_by_hand() -> None:
+    sizes = {
+        # m / (1 - β1) over the root of v / (1 - β2): the gradient's sign
+        "adam": lambda g: -0.5 * np.sign(g),
+        # root of ε over the root of (1 - ρ) g² + ε, ρ = 0.95, ε = 1e-6
+        "adadelta": lambda g: -0.5 * g * np.sqrt(1e-6) / np.sqrt(0.05 * g**2 + 1e-6),
+        "sgd": lambda g: -0.5 * g,
+    }
+    for optimizer, expected in sizes.items():
+        train = TrainConfig(optimizer=optimizer, learning_rate=0.5, clip_norm=0.0)
+        for update, gradient in zip(
+            *map(jax.tree.leaves, (updates(train)[0], GRADIENT)), strict=True
+        ):
+            np.testing.assert_allclose(update, expected(gradient), rtol=1e-5, atol=1e-9)
+
+
+def test_an_update_has_the_tree_of_the_parameters() -> None:
+    for optimizer in ("adam", "adadelta", "sgd"):
+        update = updates(TrainConfig(optimizer=optimizer))[0]
+        assert jax.tree.structure(update) == jax.tree.structure(PARAMS)
+        assert jax.tree.map(np.shape, update) == jax.tree.map(np.shape, PARAMS)

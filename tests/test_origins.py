@@ -1,0 +1,114 @@
+import importlib
+from pathlib import Path
+
+import pytest
+
+from bahdanau_jax.config import Config, field_paths
+from bahdanau_jax.model import Seq2Seq
+from bahdanau_jax.origins import LUONG, ORIGINS, OURS, PAPER, choices
+from bahdanau_jax.validation import CHOICES, validate
+from bahdanau_jax.work import Size, step_work
+
+ROOT = Path(__file__).parents[1]
+EXPERIMENTS = sorted(p.stem for p in (ROOT / "experiments").glob("*.py") if p.stem != "__init__")
+# Beside the model these say how often to look and when to stop, not what is learnt.
+BOOKKEEPING = {"eval_every", "checkpoint_every", "log_every", "patience", "metric"}
+
+
+def experiment(name: str) -> Config:
+    return importlib.import_module(f"experiments.{name}").get_config()
+
+
+def test_every_field_of_model_and_training_has_its_origins():
+    wanted = [
+        path
+        for path in field_paths()
+        if path.startswith(("model.", "train.")) and path.rsplit(".", 1)[-1] not in BOOKKEEPING
+    ]
+    assert sorted(wanted) == sorted(path for path in ORIGINS if not path.startswith("data."))
+    assert set(ORIGINS) <= set(field_paths())
+
+
+def test_every_named_value_says_where_it_stands():
+    for field in set(ORIGINS) & set(CHOICES):
+        assert set(ORIGINS[field]) == set(CHOICES[field])
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_every_experiment_is_valid_and_says_command_hardware_time_and_result(name):
+    config = experiment(name)
+    assert isinstance(config, Config)
+    validate(config)
+    header = importlib.import_module(f"experiments.{name}").__doc__
+    assert header
+    if name == "cmudict":
+        assert "python launch.py\n" in header  # the default
+    else:
+        assert f"python launch.py --config=experiments/{name}.py\n" in header
+    for part in ("\nHardware: ", "\nTime: ", "\nExpect: "):
+        assert part in header
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_two_calls_give_equal_configurations_that_are_not_one(name):
+    first, second = experiment(name), experiment(name)
+    assert first == second
+    first.model.encoder.units += 1
+    assert first != second
+
+
+@pytest.mark.parametrize("name", ["rnnsearch_50", "rnnencdec_50"])
+def test_the_papers_models_are_the_papers_in_every_choice(name):
+    for choice in choices(experiment(name)):
+        assert PAPER in choice.origin or choice.field == "model.initial_state", choice
+
+
+def test_luongs_model_is_luongs_in_every_choice_that_the_fields_can_say():
+    others = {
+        choice.field: choice.value
+        for choice in choices(experiment("luong_2015"))
+        if LUONG not in choice.origin
+    }
+    assert others == {
+        "data.pool": 0,  # the paper doesn't say
+        "data.vocabulary.kind": "words",  # as in the other paper
+        "model.initial_state": "final",
+        "model.tie_embeddings": False,
+        "model.layer_norm": False,
+        "train.schedule": "constant",
+        "train.warmup_steps": 0,
+        "train.label_smoothing": 0.0,
+    }
+
+
+def test_a_value_that_nobody_published_is_this_projects():
+    config = experiment("rnnsearch_50")
+    config.model.embedding = 621
+    config.train.label_smoothing = 0.1
+    origins = {choice.field: choice.origin for choice in choices(config)}
+    assert origins["model.embedding"] == OURS
+    assert origins["train.label_smoothing"] == "Szegedy et al. 2016, 7"
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_what_is_left_out_has_no_effect_on_shapes_or_work(name):
+    jax = pytest.importorskip("jax")
+    from bahdanau_jax.explain import parameter_counts
+
+    config, size = experiment(name), Size(rows=2, source=5, target=6, vocabulary=11)
+    shown = {choice.field for choice in choices(config)}
+    before = parameter_counts(Seq2Seq(config.model, 10, 11)), step_work(config.model, size)
+    model, attention = config.model, config.model.attention
+    if "model.attention.units" not in shown:
+        attention.units += 1
+    if "model.attention.half_width" not in shown:
+        attention.half_width += 1
+    if "model.readout_units" not in shown:
+        model.readout_units += 1
+    if "model.gru_reset" not in shown:
+        model.gru_reset = "after"
+    if "model.residual" not in shown:
+        model.residual = True
+    after = parameter_counts(Seq2Seq(config.model, 10, 11)), step_work(config.model, size)
+    assert after == before
+    assert jax is not None
