@@ -156,9 +156,9 @@ def _check_fields(argv: list[str]) -> None:
 def _values(name: str, argv: list[str]) -> list[str]:
     """Returns the values that a flag is given, as `--name=value` or `--name value`."""
     values = []
-    for argument, following in zip(argv[1:], [*argv[2:], ""], strict=True):
+    for number, argument in enumerate(argv[1:], 2):
         if argument in (f"-{name}", f"--{name}"):
-            values.append(following)
+            values += argv[number : number + 1]
         elif argument.startswith((f"-{name}=", f"--{name}=")):
             values.append(argument.partition("=")[2])
     return values
