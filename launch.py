@@ -85,11 +85,13 @@ def main(argv: list[str]) -> None:
 
 
 def _configure_jax() -> None:
-    """Keeps compiled programs from one start to the next, in the user's cache directory."""
+    """Sets what a process of JAX has once: the cache of compiled programs, and the heap."""
     import jax
 
     from bahdanau_jax.data import cache_directory
+    from bahdanau_jax.heap import keep_freed_memory
 
+    keep_freed_memory()
     if jax.config.values["jax_compilation_cache_dir"] is None:
         jax.config.update("jax_compilation_cache_dir", str(cache_directory() / "xla"))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)

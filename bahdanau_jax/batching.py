@@ -118,6 +118,12 @@ class Batcher:
         order, number = self._locate(k)
         return order[self._slots[self._begins[number] : self._ends[number]]]
 
+    def shape(self, k: int) -> tuple[int, int, int]:
+        """Returns (B, S, T) of batch k over all processes, k >= 0; reads no pair."""
+        _, number = self._locate(k)
+        shape = self._shape[number]
+        return (int(self._filled[shape]), *map(int, self._sizes[shape]))
+
     def batch(self, k: int) -> Batch:
         """Reads this process's part of the run's batch number k.
 

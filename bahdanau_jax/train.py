@@ -136,7 +136,7 @@ class Trainer:
             report.MetricsWriter(self.directory, resumed) as writer,
             Progress(self.total) as progress,
         ):
-            compiled = self._compile(state, worker)
+            compiled = self._compile(state, step, worker)
             # The order is frozen: a checkpoint holds an evaluation's verdict, the batch's number
             # is the step's, and the host never waits for the step that it has just launched.
             while True:
@@ -182,12 +182,12 @@ class Trainer:
         return restored.state, restored.step
 
     def _compile(
-        self, state: TrainState, worker: concurrent.futures.Executor
+        self, state: TrainState, start: int, worker: concurrent.futures.Executor
     ) -> dict[tuple[int, int, int], concurrent.futures.Future[jax.stages.Compiled]]:
         """Starts to compile the step for every shape; returns once the largest is ready.
 
-        The largest comes first, so that a run that can't fit fails at once; the others are
-        compiled while training goes on with the shapes that are ready.
+        The largest comes first, so that a run that can't fit fails at once; the others follow in
+        the order in which training meets them, while it goes on with those that are ready.
         """
         function = parallel.on_devices(
             make_train_step(self.model, self.optimizer, self.config.train),
@@ -204,7 +204,9 @@ class Trainer:
 
         shapes = self.batcher.shapes
         say(f"compiling {len(shapes)} padded shapes, the largest first: {shapes[0]}")
-        compiled = {(r, s, t): worker.submit(compile_shape, r, s, t) for r, s, t in shapes}
+        ahead = range(start, start + self.batcher.batches_per_epoch)
+        order = dict.fromkeys([shapes[0], *map(self.batcher.shape, ahead), *shapes])
+        compiled = {shape: worker.submit(compile_shape, *shape) for shape in order}
         compiled[shapes[0]].result()
         return compiled
 

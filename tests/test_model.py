@@ -114,9 +114,7 @@ def test_more_padding_changes_neither_the_loss_nor_any_gradient(name: str) -> No
     (rows, S), T = SOURCE.shape, TARGET.shape[1]
     assert wider_loss == pytest.approx(float(loss), rel=1e-6)
     real = TARGET > 0
-    np.testing.assert_allclose(
-        wider_logits[:rows, :T][real], logits[real], rtol=1e-5, atol=1e-6
-    )
+    np.testing.assert_allclose(wider_logits[:rows, :T][real], logits[real], rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(
         wider_alignments[:rows, :T, :S][real], alignments[real], rtol=1e-5, atol=1e-6
     )
@@ -212,7 +210,10 @@ def test_readouts_by_their_equations() -> None:
     for place in np.ndindex(2, 3):
         expected = reference.maxout(params, state[place], word[place], context[place])
         np.testing.assert_allclose(t[place], expected, rtol=1e-5, atol=1e-6)
-    for readout, expected, given in (("linear", state, None), ("attentional",) + (attentional,) * 2):
+    for readout, expected, given in (
+        ("linear", state, None),
+        ("attentional",) + (attentional,) * 2,
+    ):
         config = dataclasses.replace(maxout, readout=readout)
         handed_on = Readout(config).apply({}, state, word, context, given)
         np.testing.assert_array_equal(handed_on, expected)
