@@ -44,7 +44,7 @@ def greedy(model: Seq2Seq, params: dict, source: Array, limits: Array, longest: 
     """
     variables = {"params": params}
     memory = model.bind(variables).encode(source)
-    batch, source_length = source.shape
+    (batch, source_length), dtype = source.shape, memory.annotations.dtype
     start = _Progress(
         step=jnp.zeros((), jnp.int32),
         state=model.bind(variables).initial_state(memory),
@@ -52,8 +52,8 @@ def greedy(model: Seq2Seq, params: dict, source: Array, limits: Array, longest: 
         alive=memory.mask.any(axis=1) & (limits > 0),
         found=Hypotheses(
             tokens=jnp.full((batch, longest), PAD, jnp.int32),
-            log_probability=jnp.zeros((batch,), jnp.float32),
-            alignments=jnp.zeros((batch, longest, source_length), jnp.float32),
+            log_probability=jnp.zeros((batch,), dtype),
+            alignments=jnp.zeros((batch, longest, source_length), dtype),
         ),
     )
 

@@ -1,4 +1,4 @@
-"""Compilation for functions that run for a millisecond: optimising them takes longer than it saves."""
+"""Compilation of functions that run for a millisecond: optimising would cost more than it saves."""
 
 import functools
 from collections.abc import Callable

@@ -5,8 +5,13 @@ import pytest
 from compiling import quick_jit
 from flax_tree import named_leaves
 
-from bahdanau_jax.config import AttentionConfig, DecoderConfig, EncoderConfig, ModelConfig
-from bahdanau_jax.config import TrainConfig
+from bahdanau_jax.config import (
+    AttentionConfig,
+    DecoderConfig,
+    EncoderConfig,
+    ModelConfig,
+    TrainConfig,
+)
 from bahdanau_jax.initialization import initialization, per_gate
 from bahdanau_jax.model import Seq2Seq, initial_params
 from bahdanau_jax.optimizer import make_optimizer

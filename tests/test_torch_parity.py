@@ -1,0 +1,277 @@
+"""The seeds' model in PyTorch computes what ours does: outputs, losses, gradients, updates.
+
+PyTorch computes in float64, ours in float32 as it is used.
+"""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from compiling import quick_jit
+from flax_tree import attention_to_flax, named_leaves, to_flax
+from reference_parameters import parameter_shapes, random_parameters
+
+from bahdanau_jax.attention import Attention, Memory
+from bahdanau_jax.config import EncoderConfig, ModelConfig, TrainConfig
+from bahdanau_jax.encoder import Encoder
+from bahdanau_jax.initialization import initialization
+from bahdanau_jax.loss import token_nll
+from bahdanau_jax.model import Seq2Seq
+from bahdanau_jax.optimizer import make_optimizer
+
+torch = pytest.importorskip("torch", reason="PyTorch isn't installed: parity can't be checked")
+import torch_reference  # noqa: E402  (it needs torch)
+
+SOURCE = np.array([[4, 5, 6, 7, 2], [5, 2, 0, 0, 0], [3, 3, 2, 0, 0]])
+TARGET = np.array([[6, 4, 7, 2], [5, 2, 0, 0], [7, 2, 0, 0]])
+MASK, REAL = SOURCE > 0, TARGET > 0
+ROWS, POSITIONS = SOURCE.shape
+CONFIG = torch_reference.seed_form(embedding=3, encoder=4, decoder=5, attention=6)
+SOURCE_SIZE, TARGET_SIZE = 8, 9
+
+
+def generator() -> np.random.Generator:
+    return np.random.default_rng(0)
+
+
+def generic_parameters() -> dict:
+    """Returns them in the oracle's nesting, each exact in float32."""
+    shapes = parameter_shapes(CONFIG, SOURCE_SIZE, TARGET_SIZE)
+    return single(random_parameters(shapes, generator()))
+
+
+def single(tree):
+    return jax.tree.map(np.float32, tree)
+
+
+def double(array: np.ndarray, grad: bool = False):
+    return torch.from_numpy(np.asarray(array, np.float64)).requires_grad_(grad)
+
+
+def ids(array: np.ndarray):
+    return torch.from_numpy(array)
+
+
+def assert_same(ours, theirs, where: str = "") -> None:
+    theirs = theirs.detach().numpy() if isinstance(theirs, torch.Tensor) else theirs
+    np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-5, err_msg=where)
+
+
+def assert_same_tree(ours: dict, theirs: dict) -> None:
+    ours, theirs = named_leaves(ours), named_leaves(theirs)
+    assert ours.keys() == theirs.keys()
+    for path, expected in theirs.items():
+        assert np.any(expected), path
+        assert_same(ours[path], expected, path)
+
+
+def test_the_seeds_attention_module() -> None:
+    rng = generator()
+    params = generic_parameters()["decoder"]["cell"]["attention"]
+    query, annotations, into_context, into_alignment = single(
+        [rng.normal(size=(ROWS, *s)) for s in ((5,), (POSITIONS, 8), (8,), (POSITIONS,))]
+    )
+    module = Attention(CONFIG.attention, 5, 8, initialization("glorot"))
+
+    def ours(params, query, annotations):
+        variables = {"params": attention_to_flax(params)}
+        keys = module.apply(variables, annotations, method="keys")
+        memory = Memory(annotations, keys, jnp.asarray(MASK), annotations[:, 0])
+        context, alignment = module.apply(variables, query, memory, jnp.zeros((), jnp.int32))
+        scalar = jnp.sum(context * into_context) + jnp.sum(alignment * into_alignment)
+        return scalar, (context, alignment)
+
+    differentiated = jax.value_and_grad(ours, argnums=(0, 1, 2), has_aux=True)
+    (_, (context, alignment)), gradient = differentiated(params, query, annotations)
+
+    theirs = torch_reference.AdditiveAttention(5, 8, 6).double()
+    theirs.load(params)
+    their_query, their_annotations = double(query, grad=True), double(annotations, grad=True)
+    their_context, their_alignment = theirs(their_query, their_annotations, ids(MASK))
+    scalar = (their_context * double(into_context)).sum()
+    (scalar + (their_alignment * double(into_alignment)).sum()).backward()
+
+    assert_same(context, their_context)
+    assert_same(alignment, their_alignment)
+    assert_same_tree(gradient[0], theirs.gradients())
+    assert_same(gradient[1], their_query.grad)
+    assert_same(gradient[2], their_annotations.grad)
+
+
+def test_the_seeds_decoder_step() -> None:
+    rng = generator()
+    params = generic_parameters()
+    token, word = np.array([6, 4, 2]), np.array([5, 5, 8])
+    annotations, state = single([rng.normal(size=(ROWS, *s)) for s in ((POSITIONS, 8), (5,))])
+    model = Seq2Seq(CONFIG, SOURCE_SIZE, TARGET_SIZE)
+
+    def ours(params, annotations, state):
+        variables = {"params": to_flax(params)}
+        keys = model.apply(variables, annotations, method=lambda m, a: m.decoder.keys(a))
+        memory = Memory(annotations, keys, jnp.asarray(MASK), annotations[:, 0])
+        start = model.apply(variables, memory, method="initial_state")
+        start = start._replace(cells=((state,),))
+        after, logits, alignment = model.apply(
+            variables, start, token, memory, method="decode_step"
+        )
+        return token_nll(logits, word).sum(), (logits, after.cells[-1][0], alignment)
+
+    differentiated = jax.value_and_grad(ours, argnums=(0, 1, 2), has_aux=True)
+    (loss, outputs), gradient = differentiated(params, annotations, state)
+
+    theirs = torch_reference.Seq2Seq(CONFIG, SOURCE_SIZE, TARGET_SIZE).double()
+    theirs.load(params)
+    their_state, their_annotations = double(state, grad=True), double(annotations, grad=True)
+    their_outputs = theirs.decoder(ids(token), their_state, their_annotations, ids(MASK))
+    their_loss = torch.nn.functional.cross_entropy(their_outputs[0], ids(word), reduction="sum")
+    their_loss.backward()
+
+    assert float(loss) == pytest.approx(their_loss.item(), rel=1e-5)
+    for mine, other in zip(outputs, their_outputs, strict=True):
+        assert_same(mine, other)
+    assert_same(gradient[1], their_annotations.grad)
+    assert_same(gradient[2], their_state.grad)
+    decoder = theirs.decoder
+    expected = {
+        "attention": decoder.attention.gradients(),
+        "cell_0": torch_reference.cell_gradients(decoder.parts(), 3),
+    }
+    assert_same_tree(gradient[0]["decoder"]["cell"], expected)
+    for name, parameter in (("W_o", decoder.W_o.weight), ("b_w", decoder.W_o.bias)):
+        assert_same(gradient[0]["readout"][name], parameter.grad.T, name)
+    assert_same(gradient[0]["target_embedding"], decoder.embedding.weight.grad)
+
+
+@pytest.mark.parametrize("layers", [1, 2])
+@pytest.mark.parametrize("cell", ["gru", "lstm"])
+def test_pytorchs_bidirectional_recurrences_on_packed_sequences(cell: str, layers: int) -> None:
+    rng = generator()
+    reset = "after" if cell == "gru" else "before"
+    config = ModelConfig(
+        cell=cell, gru_reset=reset, embedding=3, encoder=EncoderConfig(units=4, layers=layers)
+    )
+    shapes = parameter_shapes(config, SOURCE_SIZE, TARGET_SIZE)["encoder"]
+    params = single(random_parameters(shapes, rng))
+    embedded, into = single([rng.normal(size=(ROWS, POSITIONS, size)) for size in (3, 8)])
+
+    def ours(params, embedded):
+        annotations, _ = Encoder(config).apply(
+            {"params": params}, embedded.swapaxes(0, 1), jnp.asarray(MASK.T)
+        )
+        annotations = annotations.swapaxes(0, 1)
+        return jnp.sum(annotations * into), annotations
+
+    differentiated = quick_jit(jax.value_and_grad(ours, argnums=(0, 1), has_aux=True))
+    (_, annotations), gradient = differentiated(params, embedded)
+
+    theirs = torch_reference.Encoder(3, 4, layers=layers, cell=cell).double()
+    theirs.load(params)
+    their_embedded = double(embedded, grad=True)
+    their_annotations = theirs(their_embedded, ids(MASK))
+    (their_annotations * double(into)).sum().backward()
+
+    assert_same(annotations, their_annotations)
+    assert_same_tree(gradient[0], theirs.gradients())
+    assert_same(gradient[1], their_embedded.grad)
+
+
+@functools.cache
+def compiled_loss():
+    model = Seq2Seq(CONFIG, SOURCE_SIZE, TARGET_SIZE)
+
+    def loss(params):
+        logits, alignments = model.apply({"params": to_flax(params)}, SOURCE, TARGET)
+        return jnp.sum(token_nll(logits, TARGET), where=REAL), (logits, alignments)
+
+    return quick_jit(jax.value_and_grad(loss, has_aux=True))
+
+
+def pytorch_model(params: dict):
+    theirs = torch_reference.Seq2Seq(CONFIG, SOURCE_SIZE, TARGET_SIZE).double()
+    theirs.load(params)
+    return theirs
+
+
+def test_the_seeds_whole_model() -> None:
+    params = generic_parameters()
+    (loss, (logits, alignments)), gradient = compiled_loss()(params)
+    theirs = pytorch_model(params)
+    their_logits, their_alignments = theirs(ids(SOURCE), ids(MASK), ids(TARGET))
+    their_loss = theirs.loss(ids(SOURCE), ids(MASK), ids(TARGET), ids(REAL))
+    their_loss.backward()
+
+    assert float(loss) == pytest.approx(their_loss.item(), rel=1e-5)
+    assert_same(np.asarray(logits)[REAL], their_logits.detach().numpy()[REAL])
+    assert_same(np.asarray(alignments)[REAL], their_alignments.detach().numpy()[REAL])
+    assert_same_tree(gradient, theirs.gradients())
+
+
+def torch_optimizer(name: str, parameters):
+    if name == "adadelta":
+        return torch.optim.Adadelta(parameters, lr=1.0, rho=0.95, eps=1e-6)
+    return torch.optim.Adam(parameters, lr=1e-3)
+
+
+def our_optimizer(name: str, clip_norm: float):
+    rate = 1.0 if name == "adadelta" else 1e-3
+    return make_optimizer(
+        TrainConfig(optimizer=name, learning_rate=rate, clip_norm=clip_norm), steps=5
+    )
+
+
+@pytest.mark.parametrize("clip_norm", [0.0, 1.0])
+@pytest.mark.parametrize("name", ["adadelta", "adam"])
+def test_five_updates_from_the_same_gradients(name: str, clip_norm: float) -> None:
+    rng = generator()
+    params = generic_parameters()
+    optimizer = our_optimizer(name, clip_norm)
+    state = optimizer.init(params)
+    theirs = {path: double(p, grad=True) for path, p in named_leaves(params).items()}
+    their_optimizer = torch_optimizer(name, theirs.values())
+    for _ in range(5):
+        gradient = jax.tree.map(lambda p: np.float32(rng.normal(0, 0.3, p.shape)), params)
+        updates, state = optimizer.update(gradient, state, params)
+        params = jax.tree.map(jnp.add, params, updates)
+        for path, values in named_leaves(gradient).items():
+            theirs[path].grad = double(values)
+        if clip_norm:
+            torch.nn.utils.clip_grad_norm_(theirs.values(), clip_norm)
+        their_optimizer.step()
+        for path, values in named_leaves(params).items():
+            assert_same(values, theirs[path], path)
+    leaves = map(jax.tree.leaves, (params, generic_parameters()))
+    moved = [np.abs(after - before).max() for after, before in zip(*leaves, strict=True)]
+    assert min(moved) > 1e-4
+
+
+@pytest.mark.parametrize("name", ["adadelta", "adam"])
+def test_five_steps_of_training_take_the_same_path(name: str) -> None:
+    params = generic_parameters()
+    theirs = pytorch_model(params)
+    their_optimizer, losses = torch_optimizer(name, theirs.parameters()), []
+    # Biases that our form doesn't have stay at zero.
+    cells = [*theirs.encoder.parts().values(), theirs.decoder.parts()]
+    with jax.enable_x64(True):
+        params = jax.tree.map(lambda p: jnp.asarray(p, jnp.float64), params)
+        optimizer = our_optimizer(name, clip_norm=1.0)
+        state = optimizer.init(params)
+        for _ in range(5):
+            (loss, _), gradient = compiled_loss()(params)
+            updates, state = optimizer.update(gradient, state, params)
+            params = jax.tree.map(jnp.add, params, updates)
+            losses.append(float(loss))
+    for expected in losses:
+        their_optimizer.zero_grad()
+        loss = theirs.loss(ids(SOURCE), ids(MASK), ids(TARGET), ids(REAL))
+        assert expected == pytest.approx(loss.item(), rel=1e-6)
+        loss.backward()
+        for _, _, _, recurrent_bias in cells:
+            recurrent_bias.grad[: -len(recurrent_bias) // 3] = 0
+        torch.nn.utils.clip_grad_norm_(theirs.parameters(), 1.0)
+        their_optimizer.step()
+    assert losses[-1] < losses[0]
+    fresh = pytorch_model(jax.tree.map(np.asarray, params))
+    for (path, mine), other in zip(fresh.named_parameters(), theirs.parameters(), strict=True):
+        assert_same(mine.detach().numpy(), other, path)
