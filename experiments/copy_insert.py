@@ -3,8 +3,8 @@
     python launch.py --config=experiments/copy_insert.py
 
 Hardware: 2 CPU cores.
-Time: TIME
-Expect: EXPECT
+Time: not yet measured on an idle machine.
+Expect: not yet measured.
 
 Everything but the data and the number of padded shapes is reverse.py's.
 """

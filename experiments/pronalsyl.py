@@ -1,6 +1,12 @@
 """The default experiment on the PRONALSYL-2007 split of CMUdict, which the literature reports on.
 
-python launch.py --config=experiments/pronalsyl.py
+    python launch.py --config=experiments/pronalsyl.py
+
+Hardware: 2 CPU cores.
+Time: 14.6 minutes beside other work; not yet measured on an idle machine.
+Expect: test WER 28.8 %, PER 6.8 % (one seed, greedy; dev 29.5 % and 7.2 %).
+
+For comparison, WER without stress: Phonetisaurus 24.4 %, an LSTM with attention of 2 x 512 24.2 %.
 """
 
 from bahdanau_jax.config import Config

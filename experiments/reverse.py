@@ -3,8 +3,8 @@
     python launch.py --config=experiments/reverse.py
 
 Hardware: 2 CPU cores.
-Time: TIME
-Expect: EXPECT
+Time: not yet measured on an idle machine.
+Expect: not yet measured.
 
 The model's form is the paper's (Bahdanau et al. 2014), its sizes are this project's. The encoder is
 narrow on purpose: a wide one has room for its neighbours in each annotation, and then the weights

@@ -33,8 +33,6 @@ EMPTY = 3  # the row without a source
 
 CROSSED = {combinations.name(v): v for v in combinations.cover(2, crossed=True)}
 PAIRS = {combinations.name(v): v for v in combinations.cover(2, crossed=False)}
-crossed = pytest.mark.parametrize("name", CROSSED)
-pairs = pytest.mark.parametrize("name", PAIRS)
 
 
 class Result(NamedTuple):
@@ -85,20 +83,19 @@ def summed_loss(logits, target):
     return jnp.sum(token_nll(logits, target), where=target > 0)
 
 
-@functools.cache
-def stepped(name: str) -> Result:
+@pytest.fixture(scope="module", params=CROSSED.values(), ids=CROSSED)
+def stepped(request) -> Result:
     """The decoder in float32, one step at a time, nothing compiled as a whole."""
-    config, model, params = make(CROSSED[name])
+    config, model, params = make(request.param)
     return Result(config, params, *steps(model, params, TARGET[:, :STEPS]), {})
 
 
-@crossed
-def test_a_step_equals_the_oracle(name: str) -> None:
-    result, target = stepped(name), TARGET[:, :STEPS]
-    logits, alignments = oracle(result.config, result.params, SOURCE, target)
+def test_a_step_equals_the_oracle(stepped: Result) -> None:
+    target = TARGET[:, :STEPS]
+    logits, alignments = oracle(stepped.config, stepped.params, SOURCE, target)
     real = target > 0
-    np.testing.assert_allclose(result.logits[real], logits[real], rtol=1e-5, atol=1e-5)
-    np.testing.assert_allclose(result.alignments[real], alignments[real], rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(stepped.logits[real], logits[real], rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(stepped.alignments[real], alignments[real], rtol=1e-5, atol=1e-6)
 
 
 def check_weights(config: ModelConfig, alignments: np.ndarray) -> None:
@@ -113,9 +110,8 @@ def check_weights(config: ModelConfig, alignments: np.ndarray) -> None:
         assert np.any(sums < 0.999)
 
 
-@crossed
-def test_weights_sum_to_one_over_real_positions_and_are_zero_elsewhere(name: str) -> None:
-    check_weights(stepped(name).config, stepped(name).alignments)
+def test_weights_sum_to_one_over_real_positions_and_are_zero_elsewhere(stepped: Result) -> None:
+    check_weights(stepped.config, stepped.alignments)
 
 
 class Whole:
@@ -131,6 +127,10 @@ class Whole:
 
         self.compiled = quick_jit(jax.value_and_grad(loss, has_aux=True))
 
+    @functools.cached_property
+    def result(self) -> Result:
+        return self()
+
     def __call__(self, source=SOURCE, target=TARGET) -> Result:
         with jax.enable_x64(True):
             (_, outputs), gradient = self.compiled(self.params, source, target)
@@ -138,10 +138,9 @@ class Whole:
         return Result(self.config, self.params, *outputs, gradient)
 
 
-@functools.cache
-def whole(name: str) -> tuple[Whole, Result]:
-    made = Whole(PAIRS[name])
-    return made, made()
+@pytest.fixture(scope="module", params=PAIRS.values(), ids=PAIRS)
+def whole(request) -> Whole:
+    return Whole(request.param)
 
 
 def check_forwards(result: Result) -> None:
@@ -151,10 +150,9 @@ def check_forwards(result: Result) -> None:
     np.testing.assert_allclose(result.alignments[real], alignments[real], rtol=1e-9, atol=1e-12)
 
 
-@pairs
-def test_the_model_equals_the_oracle_which_sees_no_padding(name: str) -> None:
-    check_forwards(whole(name)[1])
-    check_weights(whole(name)[1].config, whole(name)[1].alignments)
+def test_the_model_equals_the_oracle_which_sees_no_padding(whole: Whole) -> None:
+    check_forwards(whole.result)
+    check_weights(whole.config, whole.result.alignments)
 
 
 def check_gradient(result: Result) -> None:
@@ -176,9 +174,8 @@ def check_gradient(result: Result) -> None:
         assert slope == pytest.approx((ahead - behind) / 2e-6, rel=1e-5, abs=1e-6)
 
 
-@pairs
-def test_the_gradient_equals_finite_differences_of_the_oracle(name: str) -> None:
-    check_gradient(whole(name)[1])
+def test_the_gradient_equals_finite_differences_of_the_oracle(whole: Whole) -> None:
+    check_gradient(whole.result)
 
 
 def check_every_parameter(result: Result) -> None:
@@ -189,9 +186,8 @@ def check_every_parameter(result: Result) -> None:
         assert np.any(np.abs(gradient) > 1e-9), path
 
 
-@pairs
-def test_every_parameter_receives_a_finite_gradient(name: str) -> None:
-    check_every_parameter(whole(name)[1])
+def test_every_parameter_receives_a_finite_gradient(whole: Whole) -> None:
+    check_every_parameter(whole.result)
 
 
 def check_scan(made: Whole, result: Result) -> None:
@@ -200,9 +196,8 @@ def check_scan(made: Whole, result: Result) -> None:
     np.testing.assert_allclose(result.alignments, alignments, rtol=1e-5, atol=2e-6)
 
 
-@pairs
-def test_the_scan_equals_the_loop_of_single_steps(name: str) -> None:
-    check_scan(*whole(name))
+def test_the_scan_equals_the_loop_of_single_steps(whole: Whole) -> None:
+    check_scan(whole, whole.result)
 
 
 def check_future(made: Whole, result: Result) -> None:
@@ -217,9 +212,8 @@ def check_future(made: Whole, result: Result) -> None:
         assert np.all(np.abs(other.logits - result.logits)[0, step + 1 : 4].max(-1) > 1e-6)
 
 
-@pairs
-def test_a_step_depends_on_the_words_before_it_and_on_none_after(name: str) -> None:
-    check_future(*whole(name))
+def test_a_step_depends_on_the_words_before_it_and_on_none_after(whole: Whole) -> None:
+    check_future(whole, whole.result)
 
 
 def check_alone(made: Whole, result: Result) -> None:
@@ -237,9 +231,8 @@ def check_alone(made: Whole, result: Result) -> None:
         np.testing.assert_allclose(gradient, expected, rtol=1e-9, atol=1e-10, err_msg=path)
 
 
-@pairs
-def test_a_sentence_gets_the_same_alone_as_in_a_batch(name: str) -> None:
-    check_alone(*whole(name))
+def test_a_sentence_gets_the_same_alone_as_in_a_batch(whole: Whole) -> None:
+    check_alone(whole, whole.result)
 
 
 PARTS = 16
@@ -250,7 +243,7 @@ PARTS = 16
 def test_every_triple_of_options(part: int) -> None:
     for values in combinations.cover(3, crossed=True)[part::PARTS]:
         made = Whole(values)
-        result = made()
+        result = made.result
         check_forwards(result)
         check_weights(result.config, result.alignments)
         check_gradient(result)

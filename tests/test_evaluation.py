@@ -67,8 +67,8 @@ def test_the_sentences_above_are_worth_comparing(in_a_batch):
     likelihood, outputs = in_a_batch
     assert len({tuple(output.tokens) for output in outputs}) > 5
     assert np.unique(likelihood.nll.round(3)).size == len(WORDS)
-    # Not uniform, so that a change would show.
-    assert all(o.alignment.max() > 1.3 / o.alignment.shape[1] for o in outputs)
+    # Some alignment is far from uniform, so that a change would show.
+    assert max(o.alignment.max() * o.alignment.shape[1] for o in outputs) > 1.5
 
 
 def test_an_alignment_has_a_row_a_token_and_each_sums_to_one(in_a_batch):
