@@ -52,7 +52,7 @@ class Launched:
         )
         self.process.start()
 
-    def finish(self, timeout: float = 120) -> Finished:
+    def finish(self, timeout: float = 600) -> Finished:
         """Waits for its end."""
         self.process.join(timeout)
         if self.process.is_alive():
