@@ -140,7 +140,7 @@ def test_the_seeds_decoder_step() -> None:
     }
     assert_same_tree(gradient[0]["decoder"]["cell"], expected)
     for name, parameter in (("W_o", decoder.W_o.weight), ("b_w", decoder.W_o.bias)):
-        assert_same(gradient[0]["readout"][name], parameter.grad.T, name)
+        assert_same(gradient[0]["readout"][name], parameter.grad.t(), name)
     assert_same(gradient[0]["target_embedding"], decoder.embedding.weight.grad)
 
 
