@@ -28,7 +28,7 @@ from bahdanau_jax.model import BOS, Seq2Seq
 # Ragged rows, all of them with padding; the last has no source at all.
 SOURCE = np.array([[4, 5, 6, 7, 2, 0, 0], [5, 4, 2, 0, 0, 0, 0], [2, *[0] * 6], [0] * 7])
 TARGET = np.array([[6, 4, 7, 2, 0], [5, 2, 0, 0, 0], [7, 8, 2, 0, 0], [4, 3, 2, 0, 0]])
-STEPS = 3  # where single steps are compared with the oracle
+STEPS = 2  # where single steps are compared with the oracle: the second reads the first's records
 EMPTY = 3  # the row without a source
 
 CROSSED = {combinations.name(v): v for v in combinations.cover(2, crossed=True)}
@@ -150,6 +150,12 @@ def check_forwards(result: Result) -> None:
     np.testing.assert_allclose(result.alignments[real], alignments[real], rtol=1e-9, atol=1e-12)
 
 
+def test_the_model_computes_in_the_precision_of_its_parameters(whole: Whole) -> None:
+    result = whole.result
+    for computed in (result.logits, result.alignments, *jax.tree.leaves(result.gradient)):
+        assert computed.dtype == np.float64
+
+
 def test_the_model_equals_the_oracle_which_sees_no_padding(whole: Whole) -> None:
     check_forwards(whole.result)
     check_weights(whole.config, whole.result.alignments)
@@ -191,9 +197,9 @@ def test_every_parameter_receives_a_finite_gradient(whole: Whole) -> None:
 
 
 def check_scan(made: Whole, result: Result) -> None:
-    logits, alignments = steps(made.model, made.single, TARGET)
-    np.testing.assert_allclose(result.logits, logits, rtol=1e-5, atol=2e-5)
-    np.testing.assert_allclose(result.alignments, alignments, rtol=1e-5, atol=2e-6)
+    logits, alignments = steps(made.model, made.single, TARGET[:, :3])
+    np.testing.assert_allclose(result.logits[:, :3], logits, rtol=1e-5, atol=2e-5)
+    np.testing.assert_allclose(result.alignments[:, :3], alignments, rtol=1e-5, atol=2e-6)
 
 
 def test_the_scan_equals_the_loop_of_single_steps(whole: Whole) -> None:

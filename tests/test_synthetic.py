@@ -28,7 +28,7 @@ def test_reverse_by_hand():
 
 def test_copy_insert_by_hand():
     # h and q are silent, a and u are vowels.
-    assert CopyInsert.target("b h a q u t") == "b a + u + t"
+    assert CopyInsert.target("b h a q u t") == "b + a + u t"
     assert CopyInsert.alignment("b h a q u t") == [0, 2, 2, 4, 4, 5]
     assert CopyInsert.target("h q") == ""
 

@@ -13,7 +13,7 @@ import tensorflow_datasets as tfds
 from bahdanau_jax.datasets.text_builder import TextBuilder
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
-VOWELS = "aeiou"  # copy_insert: followed by MARKER in the target
+VOWELS = "aeiou"  # copy_insert: MARKER stands before them in the target
 SILENT = "hjqxz"  # copy_insert: missing from the target
 MARKER = "+"
 LONGEST = 40  # letters of a source
@@ -110,18 +110,18 @@ class Reverse(Synthetic):
 
 
 class CopyInsert(Synthetic):
-    """Sequences of letters, and their copies without silent letters, with a mark behind vowels.
+    """Sequences of letters, and their copies without silent letters, with a mark before vowels.
 
-    A mark's source position is that of its vowel.
+    A mark's source position is that of its vowel: who writes it has to have seen the vowel.
     """
 
     @staticmethod
     def rule(letters: list[str]) -> list[tuple[str, int]]:
-        """Returns the letters that aren't silent, and behind each vowel `MARKER`."""
+        """Returns the letters that aren't silent, and before each vowel `MARKER`."""
         target = []
         for place, letter in enumerate(letters):
-            if letter not in SILENT:
-                target.append((letter, place))
             if letter in VOWELS:
                 target.append((MARKER, place))
+            if letter not in SILENT:
+                target.append((letter, place))
         return target
