@@ -30,6 +30,7 @@ NO_SCIENCE_IMPORTS = {f"bahdanau_jax.{name}" for name in DATA} | {
     "bahdanau_jax.run",
     "bahdanau_jax.step",
     "bahdanau_jax.train",
+    "bahdanau_jax.trainer",
     "bahdanau_jax.workdir",
     "ml_collections",
     "orbax",

@@ -15,11 +15,12 @@ from bahdanau_jax.batching import Batcher
 from bahdanau_jax.checkpoint import Checkpoints
 from bahdanau_jax.errors import InputError
 from bahdanau_jax.evaluation import Evaluator
+from bahdanau_jax.loop_state import LoopState
 from bahdanau_jax.optimizer import make_optimizer
 from bahdanau_jax.report import read_metrics, read_result
 from bahdanau_jax.run import make_model, open_run
 from bahdanau_jax.state import create_state
-from bahdanau_jax.train import LoopState, train
+from bahdanau_jax.train import train
 from bahdanau_jax.vocabulary import Vocabularies
 
 
@@ -232,6 +233,7 @@ def test_a_finished_run_that_is_started_again_trains_no_further(trained, tmp_pat
     shutil.copytree(trained.directory, directory)
     said = quietly(trained.config, directory)
     assert "resuming from step 60" in said
+    assert "compiling" not in said
     assert without_speed(directory) == without_speed(trained.directory)
     assert result_of(directory) == result_of(trained.directory)
     for kind in ("latest", "best"):

@@ -1,0 +1,59 @@
+"""The training step compiled for every padded shape, ahead of their use and beside the training."""
+
+import concurrent.futures
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import jax
+import numpy as np
+
+from bahdanau_jax import parallel
+from bahdanau_jax.batching import Batch
+
+Shape = tuple[int, int, int]  # (B, S, T) of a batch, over all processes
+
+
+class CompiledSteps:
+    """Compiles in a thread of its own, in the order given. A context manager.
+
+    The first shape should be the largest, so that a run that can't fit fails at once; the others
+    best follow in the order in which training meets them.
+    """
+
+    def __init__(self, step: Callable, state: Any, shapes: Iterable[Shape]):
+        """Starts to compile.
+
+        Args:
+          step: `(state, batch)` over all devices, as from `parallel.on_devices`.
+          state: the training state, or its shapes with their placement.
+          shapes: of the batches; each is compiled once.
+        """
+        abstract = jax.tree.map(
+            lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=x.sharding), state
+        )
+
+        def compile_shape(rows: int, source: int, target: int) -> jax.stages.Compiled:
+            batch = Batch(np.zeros((rows, source), np.int32), np.zeros((rows, target), np.int32))
+            return step.lower(abstract, parallel.shard(batch)).compile()  # type: ignore[attr-defined]
+
+        self._worker = concurrent.futures.ThreadPoolExecutor(1, thread_name_prefix="compile")
+        self._compiled = {
+            shape: self._worker.submit(compile_shape, *shape) for shape in dict.fromkeys(shapes)
+        }
+
+    def __enter__(self) -> "CompiledSteps":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        # A shape that nobody will use is not waited for, and the one being compiled can't be
+        # stopped: the interpreter waits for it when it ends.
+        self._worker.shutdown(wait=False, cancel_futures=True)
+
+    def wait_for_first(self) -> None:
+        """Waits until the first shape is compiled, and raises what failed in it."""
+        if self._compiled:
+            next(iter(self._compiled.values())).result()
+
+    def __getitem__(self, shape: Shape) -> jax.stages.Compiled:
+        """Returns the step for a shape; waits until it is compiled, raises what failed in it."""
+        return self._compiled[shape].result()

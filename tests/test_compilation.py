@@ -1,0 +1,69 @@
+import threading
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from bahdanau_jax import parallel
+from bahdanau_jax.batching import Batch
+from bahdanau_jax.compilation import CompiledSteps
+
+
+class Step:
+    """A step whose compilation is noted, waits for its turn, or fails."""
+
+    def __init__(self, fails=()):
+        self.compiled = []
+        self.turn = threading.Semaphore(0)
+        self._fails = fails
+
+    def lower(self, state, batch):
+        shape = (batch.source.shape[1], batch.source.shape[2], batch.target.shape[2])
+        self.turn.acquire()
+        self.compiled.append(shape)
+        if shape in self._fails:
+            raise MemoryError(f"{shape} doesn't fit")
+        step = parallel.on_devices(lambda s, b: (s + b.source.sum(), b.target.sum()), outputs=None)
+        return step.lower(state, batch)
+
+
+@pytest.fixture
+def state():
+    return parallel.replicate(jnp.int32(3))
+
+
+def test_every_shape_is_compiled_once_in_the_order_given(state):
+    step = Step()
+    step.turn.release(9)
+    with CompiledSteps(step, state, [(4, 6, 5), (4, 2, 3), (4, 6, 5), (4, 1, 1)]) as compiled:
+        batch = Batch(np.full((4, 2), 1, np.int32), np.full((4, 3), 2, np.int32))
+        new, target = compiled[4, 2, 3](state, parallel.shard(batch))
+        _ = compiled[4, 1, 1]
+    assert step.compiled == [(4, 6, 5), (4, 2, 3), (4, 1, 1)]
+    assert (int(new), int(jax.device_get(target))) == (3 + 8, 24)
+
+
+def test_leaving_drops_the_shapes_whose_turn_has_not_come(state):
+    step = Step()
+    with CompiledSteps(step, state, [(4, 4, 4), (4, 3, 3), (4, 2, 2)]) as compiled:
+        step.turn.release()
+        compiled.wait_for_first()
+    step.turn.release(9)
+    compiled._worker.shutdown(wait=True)
+    # The second may have been under way; the third wasn't.
+    assert step.compiled in ([(4, 4, 4)], [(4, 4, 4), (4, 3, 3)])
+
+
+def test_a_shape_that_cannot_be_compiled_says_so_where_it_is_needed(state):
+    step = Step(fails=[(4, 4, 4)])
+    step.turn.release(9)
+    with CompiledSteps(step, state, [(4, 4, 4), (4, 3, 3)]) as compiled:
+        with pytest.raises(MemoryError, match="doesn't fit"):
+            compiled.wait_for_first()
+        assert compiled[4, 3, 3] is not None
+
+
+def test_no_shape_is_no_work(state):
+    with CompiledSteps(Step(), state, []) as compiled:
+        compiled.wait_for_first()
