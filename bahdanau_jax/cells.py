@@ -65,7 +65,7 @@ class RecurrentCell(nn.Module):
         projected = x @ self.W
         if self.layer_norm:
             projected = _normalise(projected, self.gain_W)
-        return projected + self.b
+        return projected + jnp.broadcast_to(self.b, projected.shape)
 
     def initial_state(self, hidden: Array) -> CellState:
         """Returns the state that starts from `hidden`, `float32[B, H]`."""
@@ -133,9 +133,8 @@ class GRUAfter(RecurrentCell):
         recurrent = self._recurrent(s, 0, 3)
         gates = nn.sigmoid(inputs[:, : 2 * self.units] + recurrent[:, : 2 * self.units])
         reset, update = jnp.split(gates, 2, axis=-1)
-        proposal = jnp.tanh(
-            inputs[:, 2 * self.units :] + reset * (recurrent[:, 2 * self.units :] + self.b_u)
-        )
+        remembered = recurrent[:, 2 * self.units :] + self.b_u[None, :]
+        proposal = jnp.tanh(inputs[:, 2 * self.units :] + reset * remembered)
         return ((1 - update) * proposal + update * s,)
 
 
@@ -189,4 +188,4 @@ def _normalise(x: Array, gain: Array) -> Array:
     """Layer normalisation over the last axis, without a bias of its own: the cell adds one."""
     mean = x.mean(-1, keepdims=True)
     variance = x.var(-1, keepdims=True)
-    return (x - mean) * jax.lax.rsqrt(variance + 1e-6) * gain
+    return (x - mean) * jax.lax.rsqrt(variance + 1e-6) * jnp.broadcast_to(gain, x.shape)

@@ -113,7 +113,8 @@ class Seq2Seq(nn.Module):
     def logits(self, readout: Array) -> Array:
         """Returns W_o t_i + b_w, `float32[..., V]`."""
         weights = self.target_embedding.T if self.config.tie_embeddings else self.W_o
-        return readout @ weights + self.b_w
+        logits = readout @ weights
+        return logits + jnp.broadcast_to(self.b_w, logits.shape)
 
 
 def initial_params(model: Seq2Seq, key: Array) -> dict[str, Any]:

@@ -52,7 +52,8 @@ class Readout(nn.Module):
             return attentional
         if self.config.readout == "linear":
             return state
-        proposal = state @ self.U_o + embedded @ self.V_o + context @ self.C_o + self.b_o
+        proposal = state @ self.U_o + embedded @ self.V_o + context @ self.C_o
+        proposal = proposal + jnp.broadcast_to(self.b_o, proposal.shape)
         # The paper takes the maximum of adjacent pairs; halves are the same up to the order of
         # the columns, and contiguous in memory.
         return jnp.maximum(*jnp.split(proposal, 2, axis=-1))

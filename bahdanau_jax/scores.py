@@ -76,7 +76,7 @@ class TanhScore(Score):
 
     def with_bias(self, keys: Array) -> Array:
         """Returns keys [+ b]."""
-        return keys + self.b if self.config.bias else keys
+        return keys + self.b[None, None, :] if self.config.bias else keys
 
     def vector(self) -> Array:
         """Returns v_a, or g v_a / |v_a| (Salimans and Kingma 2016), `float32[A]`."""
@@ -107,7 +107,7 @@ class AdditiveScore(TanhScore):
     def __call__(self, query: Array, keys: Array, coverage: Array | None = None) -> Array:
         """Returns the energies of one step."""
         if coverage is not None:
-            keys = keys + coverage[:, :, None] * self.w_cov
+            keys = keys + coverage[:, :, None] * self.w_cov[None, None, :]
         return recomputed_tanh_energies(query @ self.W_a, keys, self.vector())
 
 

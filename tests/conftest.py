@@ -18,6 +18,8 @@ os.environ["JAX_COMPILATION_CACHE_DIR"] = os.path.join(_SCRATCH.name, "xla")
 os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.2"
 os.environ.setdefault("JAX_PLATFORMS", "cpu")  # tolerances are those of float32 on a CPU
 os.environ.pop("JAX_NUM_CPU_DEVICES", None)
+# An array that broadcasts against one of more axes does so because the code says it.
+os.environ["JAX_NUMPY_RANK_PROMOTION"] = "raise"
 # Programs run for milliseconds here and compile for seconds: a third of that without optimising.
 os.environ["XLA_FLAGS"] = (
     os.environ.get("XLA_FLAGS", "") + " --xla_backend_optimization_level=0"
