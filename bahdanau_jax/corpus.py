@@ -7,7 +7,7 @@ its text is NFC-normalised; and it is read as a stream, as often as it is asked 
 import dataclasses
 import hashlib
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Protocol
 
 from bahdanau_jax.config import DataConfig
@@ -53,6 +53,11 @@ class Corpus:
     def splits(self) -> tuple[str, ...]:
         """The splits there are: `train`, `dev`, and test sets by their own names."""
         return self._source.splits
+
+    @property
+    def alignment(self) -> Callable[[str], list[int]] | None:
+        """The rule from a source to the source symbol of each target symbol; None: not known."""
+        return self._source.alignment if isinstance(self._source, TfdsSource) else None
 
     def resolve_split(self, name: str) -> str:
         """Returns the split that `name` stands for.

@@ -23,6 +23,8 @@ class EvaluationSplit(NamedTuple):
     examples: list[Example]
     pairs: TokenStore  # one pair a reference, for the likelihood of given targets
     sources: TokenStore  # one sentence an example, in order, for decoding; targets are empty
+    # Of made-up data: for each example the source token that each target token is from.
+    alignments: list[list[int]] | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -94,7 +96,16 @@ class Data:
             examples,
             TokenStore.from_pairs(pairs),
             TokenStore.from_pairs([(sentence, []) for sentence in ids]),
+            self._alignments(examples, ids),
         )
+
+    def _alignments(self, examples: list[Example], ids: list[list[int]]) -> list[list[int]] | None:
+        """Returns the alignments that the corpus knows, where its symbols are the tokens."""
+        rule = self.corpus.alignment
+        sources = [example.source for example in examples]
+        if rule is None or any(len(i) != len(s.split()) for i, s in zip(ids, sources, strict=True)):
+            return None
+        return [rule(source) for source in sources]
 
 
 def open_data(config: DataConfig, directory: Path, say: Callable[[str], None]) -> Data:

@@ -131,7 +131,11 @@ class Evaluator:
         texts = [self.text(output) for output in outputs]
         references = [example.references for example in split.examples]
         scores = error_rates if self._config.evaluation.metrics == "error_rate" else text_scores
-        return figures | scores(texts, references), outputs
+        figures |= scores(texts, references)
+        if split.alignments is not None:
+            found = [output.alignment for output in outputs]
+            figures["alignment_accuracy"] = metrics.alignment_accuracy(found, split.alignments)
+        return figures, outputs
 
     def _limit(self, lengths: np.ndarray) -> np.ndarray:
         """Returns the most tokens that outputs may have, end marks counted, int32."""

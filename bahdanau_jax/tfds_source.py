@@ -3,7 +3,7 @@
 import contextlib
 import pathlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from absl import logging
@@ -56,6 +56,13 @@ class TfdsSource:
             self._names["dev"] = devs[0]
         self._names |= {split: split for split in names if split not in ("train", *devs)}
         self.splits = tuple(self._names)
+
+    @property
+    def alignment(self) -> Callable[[str], list[int]] | None:
+        """The rule that made the data set's targets, of `datasets.synthetic`; None for others."""
+        from bahdanau_jax.datasets.synthetic import Synthetic
+
+        return self._builder.alignment if isinstance(self._builder, Synthetic) else None
 
     def rows(self, split: str) -> Iterator[tuple[str, ...]]:
         """Yields source and references; raises InputError where a feature holds no text."""

@@ -3,8 +3,9 @@
     python launch.py --config=experiments/copy_insert.py
 
 Hardware: 2 CPU cores.
-Time: not yet measured on an idle machine.
-Expect: not yet measured.
+Time: 134 seconds, of which 112 are training; making the data the first time is in it.
+Expect: on the test split 99.8 % exact match, and the argmax of the alignment is right in 97.0 % of
+  the positions (seed 0).
 
 What differs from reverse.py is the data, the number of padded shapes and of steps, and the first
 state, zero: from the paper's, tanh(W_s ←h_1), the decoder knows the first letters without attending

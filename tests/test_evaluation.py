@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 import tiny
 
+from bahdanau_jax import metrics
 from bahdanau_jax.data import EvaluationSplit, open_data
 from bahdanau_jax.evaluation import Evaluator, error_rates, text_scores
 from bahdanau_jax.run import make_model, open_run
@@ -120,6 +121,14 @@ def test_figures_are_sums_over_all_references_and_counts_of_examples(run, split)
     assert figures["exact_match"] == pytest.approx(100 * right / tiny.DEV)
     assert figures["wer"] == pytest.approx(100 - figures["exact_match"])
     assert figures | error_rates(texts, [e.references for e in split.examples]) == figures
+    assert "alignment_accuracy" not in figures
+
+
+def test_where_the_alignment_is_known_its_share_of_right_positions_is_a_figure(run, split):
+    known = [[0] * max(1, len(example.references[0].split())) for example in split.examples]
+    figures, outputs = run.evaluator.evaluate(run.params, split._replace(alignments=known))
+    alignments = [output.alignment for output in outputs]
+    assert figures["alignment_accuracy"] == metrics.alignment_accuracy(alignments, known)
 
 
 def test_output_stops_at_its_own_sentences_limit(run, monkeypatch):

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from bahdanau_jax import datasets
 from bahdanau_jax.config import DataConfig
 from bahdanau_jax.corpus import Corpus
+from bahdanau_jax.data import open_data
 from bahdanau_jax.datasets import synthetic
 from bahdanau_jax.datasets.synthetic import CopyInsert, Reverse
 from bahdanau_jax.datasets.text_builder import TextBuilder
@@ -85,6 +86,16 @@ def test_it_is_prepared_on_first_use_with_targets_by_the_rule(task, tmp_path, sm
         assert len(examples) == size
         assert all(e.references == (task.target(e.source),) for e in examples)
         assert all(e.references[0] for e in examples)
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_evaluation_knows_the_alignment_where_symbols_are_the_tokens(task, tmp_path, small):
+    config = DataConfig(f"tfds:{task.name}", "source", "target", str(tmp_path))
+    for kind, known in (("symbols", True), ("characters", False)):
+        config.vocabulary.kind = kind
+        split = open_data(config, tmp_path / kind, lambda _: None).evaluation_split("dev")
+        alignments = [task.alignment(example.source) for example in split.examples]
+        assert split.alignments == (alignments if known else None)
 
 
 def test_writing_fast_changes_nothing_in_the_records(tmp_path, small, monkeypatch):
