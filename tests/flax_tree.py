@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import flax.linen as nn
 import jax
 import numpy as np
 import reference_parameters
@@ -9,6 +10,11 @@ import reference_parameters
 from bahdanau_jax.config import ModelConfig
 
 Params = dict[str, Any]
+
+
+def apply(module: nn.Module, params: Params, *arguments: Any, method: Any = None) -> Any:
+    """Returns what a module's method returns; Flax's own annotation allows for a pair as well."""
+    return module.apply({"params": params}, *arguments, method=method)
 
 
 def attention_to_flax(params: Params) -> Params:

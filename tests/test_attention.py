@@ -7,11 +7,12 @@ import numpy as np
 import pytest
 import reference
 from combinations import Values
-from flax_tree import attention_to_flax, named_leaves
+from flax_tree import apply, attention_to_flax, named_leaves
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from jax.test_util import check_grads
+from numpy.typing import DTypeLike
 from reference_parameters import attention_shapes, float64, random_parameters
 
 from bahdanau_jax.attention import (
@@ -56,7 +57,7 @@ scored = pytest.mark.parametrize("name", [name for name in EVERY if "fixed" not 
 class Case:
     """One score and window, with generic parameters and inputs."""
 
-    def __init__(self, name: str, dtype=np.float32):
+    def __init__(self, name: str, dtype: DTypeLike = np.float32):
         self.config: ModelConfig = combinations.build({"encoder.bidirectional": True} | EVERY[name])
         rng = np.random.default_rng(0)
         units = self.config.decoder.units
@@ -78,11 +79,11 @@ class Case:
         )
 
     def attend(self, params, query, annotations, *, step=0, mask=MASK, coverage=None):
-        variables = {"params": attention_to_flax(params)}
-        keys = self.module.apply(variables, annotations, method="keys")
+        params = attention_to_flax(params)
+        keys = apply(self.module, params, annotations, method="keys")
         final = self.final(annotations, mask.sum(1))
         memory = Memory(jnp.asarray(annotations), keys, jnp.asarray(mask), final)
-        return self.module.apply(variables, query, memory, jnp.asarray(step, jnp.int32), coverage)
+        return apply(self.module, params, query, memory, jnp.asarray(step, jnp.int32), coverage)
 
     def __call__(self, step: int = 0):
         """Returns context [B, C] and alignment [B, S]."""
@@ -142,8 +143,8 @@ def test_masked_softmax_neither_overflows_nor_depends_on_a_shift() -> None:
 
 def test_masked_softmax_has_the_gradient_of_its_finite_differences() -> None:
     with jax.enable_x64(True):
-        energies = np.random.default_rng(0).normal(size=(ROWS, POSITIONS))
-        check_grads(lambda e: masked_softmax(e, MASK), (energies,), 1, ["rev"], 1e-7, 1e-6)
+        energies, mask = np.random.default_rng(0).normal(size=(ROWS, POSITIONS)), jnp.asarray(MASK)
+        check_grads(lambda e: masked_softmax(e, mask), (energies,), 1, ["rev"], 1e-7, 1e-6)
 
 
 def test_windows_by_hand() -> None:

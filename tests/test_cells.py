@@ -2,7 +2,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from flax_tree import apply
 from jax.test_util import check_grads
+from numpy.typing import DTypeLike
 from reference_cells import cell_step
 from reference_parameters import cell_shapes, float64, random_parameters
 
@@ -25,7 +27,9 @@ normalised = pytest.mark.parametrize(
 class Case:
     """A cell with generic parameters, input, context and state."""
 
-    def __init__(self, cell: str, reset: str, norm: bool, context: int, dtype=np.float32):
+    def __init__(
+        self, cell: str, reset: str, norm: bool, context: int, dtype: DTypeLike = np.float32
+    ):
         self.config = ModelConfig(cell=cell, gru_reset=reset, layer_norm=norm)
         self.cell = make_cell(self.config, UNITS, INPUTS, context=context)
         rng = np.random.default_rng(0)
@@ -38,9 +42,8 @@ class Case:
         self.state = tuple(state[: 2 if cell == "lstm" else 1])
 
     def step(self, params, x, state, context):
-        variables = {"params": params}
-        projected = self.cell.apply(variables, x, method="project")
-        return self.cell.apply(variables, state, projected, context)
+        projected = apply(self.cell, params, x, method="project")
+        return apply(self.cell, params, state, projected, context)
 
 
 @forms
@@ -66,11 +69,8 @@ def test_a_step_equals_the_oracle(cell, reset, norm, context) -> None:
 def test_the_gradient_equals_finite_differences(cell, reset, norm, context) -> None:
     with jax.enable_x64(True):
         case = Case(cell, reset, norm, context, np.float64)
-        arguments = (case.params, case.x, case.state)
-        if context:
-            check_grads(case.step, (*arguments, case.c), 1, ["rev"], atol=1e-6, rtol=1e-5)
-        else:
-            check_grads(lambda *a: case.step(*a, None), arguments, 1, ["rev"], atol=1e-6, rtol=1e-5)
+        arguments = (case.params, case.x, case.state, case.c)  # None has no gradient to check
+        check_grads(case.step, arguments, 1, ["rev"], atol=1e-6, rtol=1e-5)
 
 
 @forms
@@ -87,10 +87,9 @@ def test_every_parameter_of_the_contract_is_declared_and_no_other(cell, reset, n
 def test_projecting_all_steps_at_once_is_projecting_each(cell, reset, norm, context) -> None:
     case = Case(cell, reset, norm, context)
     x = np.random.default_rng(1).normal(size=(4, ROWS, INPUTS)).astype(np.float32)
-    variables = {"params": case.params}
-    together = case.cell.apply(variables, x, method="project")
+    together = apply(case.cell, case.params, x, method="project")
     for step in range(4):
-        alone = case.cell.apply(variables, x[step], method="project")
+        alone = apply(case.cell, case.params, x[step], method="project")
         np.testing.assert_allclose(together[step], alone, rtol=1e-6, atol=1e-6)
 
 
@@ -98,7 +97,7 @@ def test_the_state_starts_from_a_hidden_state_and_an_empty_memory() -> None:
     hidden = jnp.ones((ROWS, UNITS))
     for cell, members in (("gru", 1), ("lstm", 2)):
         case = Case(cell, "before", False, 0)
-        state = case.cell.apply({"params": case.params}, hidden, method="initial_state")
+        state = apply(case.cell, case.params, hidden, method="initial_state")
         np.testing.assert_array_equal(state[0], hidden)
         assert len(state) == members and not np.any(state[1:])
 
@@ -110,13 +109,17 @@ def gates(*values: float) -> np.ndarray:
 
 def test_the_two_grus_by_hand() -> None:
     # x = s = 1; reset 1/2, update 3/4; x and s enter the proposal with weight 1.
-    params = {"W": gates(0, 0, 1), "U": gates(0, 0, 1), "b": np.float32([0, np.log(3), 0])}
+    params = {
+        "W": gates(0, 0, 1),
+        "U": gates(0, 0, 1),
+        "b": np.array([0, np.log(3), 0], np.float32),
+    }
     one = np.ones((1, 1), np.float32)
 
     def step(reset: str, params) -> float:
         cell = make_cell(ModelConfig(gru_reset=reset), 1, 1)
-        projected = cell.apply({"params": params}, one, method="project")
-        return cell.apply({"params": params}, (one,), projected)[0].item()
+        projected = apply(cell, params, one, method="project")
+        return apply(cell, params, (one,), projected)[0].item()
 
     assert step("before", params) == pytest.approx(0.25 + 0.75 * np.tanh(1.5), rel=1e-6)
     biased = params | {"b_u": np.ones(1, np.float32)}
@@ -128,7 +131,7 @@ def test_an_update_gate_that_is_shut_keeps_the_state(reset: str) -> None:
     case = Case("gru", reset, False, 0)
     keep = -1e4 if reset == "before" else 1e4  # the forms mix the other way round
     params = dict(case.params)
-    params["b"] = params["b"] + np.repeat(np.float32([0, keep, 0]), UNITS)
+    params["b"] = params["b"] + np.repeat(np.array([0, keep, 0], np.float32), UNITS)
     (state,) = case.step(params, case.x, case.state, None)
     np.testing.assert_array_equal(state, case.state[0])
 

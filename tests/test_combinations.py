@@ -17,7 +17,7 @@ import pytest
 import reference
 from combinations import SOURCE_SIZE, TARGET_SIZE, Values
 from compiling import quick_jit
-from flax_tree import named_leaves, random_tree, to_oracle
+from flax_tree import apply, named_leaves, random_tree, to_oracle
 from reference_parameters import float64
 
 from bahdanau_jax.attention import Memory
@@ -60,18 +60,18 @@ def oracle(config: ModelConfig, params: dict, source, target) -> tuple[np.ndarra
 def steps(model: Seq2Seq, params: dict, target: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Decodes in float32 one step at a time, from the oracle's annotations."""
     annotations = reference.encode(to_oracle(params), model.config, SOURCE, SOURCE > 0)
-    annotations, variables = jnp.asarray(annotations, jnp.float32), {"params": params}
+    annotations = jnp.asarray(annotations, jnp.float32)
     rows = np.arange(len(SOURCE))
     last = np.maximum((SOURCE > 0).sum(1) - 1, 0)
     units = model.config.encoder.units
     final = jnp.concatenate([annotations[rows, last, :units], annotations[:, 0, units:]], axis=-1)
-    keys = model.apply(variables, annotations, method=lambda m, a: m.decoder.keys(a))
+    keys = apply(model, params, annotations, method=lambda m, a: m.decoder.keys(a))
     memory = Memory(annotations, keys, jnp.asarray(SOURCE > 0), final)
-    state = model.apply(variables, memory, method="initial_state")
+    state = apply(model, params, memory, method="initial_state")
     previous, logits, alignments = np.full(len(target), BOS), [], []
     for i in range(target.shape[1]):
-        state, step_logits, alignment = model.apply(
-            variables, state, previous, memory, method="decode_step"
+        state, step_logits, alignment = apply(
+            model, params, state, previous, memory, method="decode_step"
         )
         logits.append(step_logits)
         alignments.append(alignment)
@@ -83,11 +83,12 @@ def summed_loss(logits, target):
     return jnp.sum(token_nll(logits, target), where=target > 0)
 
 
-@pytest.fixture(scope="module", params=CROSSED.values(), ids=CROSSED)
+@pytest.fixture(scope="module", params=CROSSED.values(), ids=list(CROSSED))
 def stepped(request) -> Result:
     """The decoder in float32, one step at a time, nothing compiled as a whole."""
     config, model, params = make(request.param)
-    return Result(config, params, *steps(model, params, TARGET[:, :STEPS]), {})
+    logits, alignments = steps(model, params, TARGET[:, :STEPS])
+    return Result(config, params, logits, alignments, {})
 
 
 def test_a_step_equals_the_oracle(stepped: Result) -> None:
@@ -134,11 +135,11 @@ class Whole:
     def __call__(self, source=SOURCE, target=TARGET) -> Result:
         with jax.enable_x64(True):
             (_, outputs), gradient = self.compiled(self.params, source, target)
-            outputs, gradient = map(np.asarray, outputs), jax.tree.map(np.asarray, gradient)
-        return Result(self.config, self.params, *outputs, gradient)
+            logits, alignments, gradient = jax.tree.map(np.asarray, (*outputs, gradient))
+        return Result(self.config, self.params, logits, alignments, gradient)
 
 
-@pytest.fixture(scope="module", params=PAIRS.values(), ids=PAIRS)
+@pytest.fixture(scope="module", params=PAIRS.values(), ids=list(PAIRS))
 def whole(request) -> Whole:
     return Whole(request.param)
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import reference
 from compiling import quick_jit
+from flax_tree import apply
 from reference_parameters import parameter_shapes, random_parameters
 
 from bahdanau_jax.cells import make_cell
@@ -44,9 +45,7 @@ class Case:
 
         def encode(params, source):
             embedded = params["source_embedding"][source.T]
-            annotations, final = module.apply(
-                {"params": params["encoder"]}, embedded, (source > 0).T
-            )
+            annotations, final = apply(module, params["encoder"], embedded, (source > 0).T)
             return annotations.swapaxes(0, 1), final
 
         self.traced = encode

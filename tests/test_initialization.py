@@ -170,7 +170,7 @@ def test_a_new_state_has_made_no_update_and_keys_dropout_apart_from_the_paramete
     optimizer = make_optimizer(TrainConfig(), 10)
     create = quick_jit(lambda seed: create_state(Seq2Seq(config, 5, 5), optimizer, seed))
     first, again, other = create(0), create(0), create(1)
-    assert first.step == 0 and first.step.dtype == np.int32
+    assert first.step.dtype == np.int32 and first.step == 0
     for path, values in named_leaves(first.params).items():
         np.testing.assert_array_equal(values, named_leaves(again.params)[path])
     assert np.any(first.params["W_o"] != other.params["W_o"])

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import reference
 from compiling import quick_jit
-from flax_tree import named_leaves, random_tree, to_flax, to_oracle
+from flax_tree import apply, named_leaves, random_tree, to_flax, to_oracle
 from reference_parameters import parameter_shapes
 
 from bahdanau_jax.config import AttentionConfig, DecoderConfig, EncoderConfig, ModelConfig
@@ -152,7 +152,7 @@ def test_the_output_layer_is_the_target_embedding_where_they_are_tied() -> None:
     made = case("conditional")
     assert "W_o" not in made.params
     readout = np.random.default_rng(0).normal(size=(2, 7)).astype(np.float32)
-    logits = made.model.apply({"params": made.params}, readout, method="logits")
+    logits = apply(made.model, made.params, readout, method="logits")
     expected = readout @ made.params["target_embedding"].T + made.params["b_w"]
     np.testing.assert_allclose(logits, expected, rtol=1e-5, atol=1e-6)
 
@@ -196,7 +196,7 @@ def test_readouts_by_their_equations() -> None:
     )
     maxout = build("rnnsearch")
     params = random_tree(maxout, SOURCE_SIZE, TARGET_SIZE)["readout"]
-    t = Readout(maxout).apply({"params": params}, state, word, context, None)
+    t = apply(Readout(maxout), params, state, word, context, None)
     assert t.shape == (2, 3, readout_units(maxout))
     for place in np.ndindex(2, 3):
         expected = reference.maxout(params, state[place], word[place], context[place])
@@ -206,6 +206,6 @@ def test_readouts_by_their_equations() -> None:
         ("attentional",) + (attentional,) * 2,
     ):
         config = dataclasses.replace(maxout, readout=readout)
-        handed_on = Readout(config).apply({}, state, word, context, given)
+        handed_on = apply(Readout(config), {}, state, word, context, given)
         np.testing.assert_array_equal(handed_on, expected)
         assert readout_units(config) == expected.shape[-1]

@@ -9,12 +9,12 @@ from bahdanau_jax.config import TrainConfig
 from bahdanau_jax.optimizer import make_optimizer, make_schedule
 
 PARAMS = {
-    "a": np.float32([[1.0, -2.0], [0.5, 3.0]]),
-    "b": {"c": np.float32([0.25]), "d": np.float32(4.0)},
+    "a": np.array([[1.0, -2.0], [0.5, 3.0]], np.float32),
+    "b": {"c": np.array([0.25], np.float32), "d": np.float32(4.0)},
 }
 GRADIENT = {
-    "a": np.float32([[3.0, -4.0], [0.0, 12.0]]),
-    "b": {"c": np.float32([0.0]), "d": np.float32(84.0)},
+    "a": np.array([[3.0, -4.0], [0.0, 12.0]], np.float32),
+    "b": {"c": np.array([0.0], np.float32), "d": np.float32(84.0)},
 }  # of norm 85
 
 
@@ -30,7 +30,7 @@ def updates(train: TrainConfig, count: int = 1, gradient=GRADIENT, steps: int = 
 
 def rates(train: TrainConfig, steps: int, at: list[int]) -> list[float]:
     schedule = make_schedule(train, steps)
-    return [float(schedule(step)) for step in at]
+    return [np.asarray(schedule(step)).item() for step in at]
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,9 @@ import numpy as np
 import pytest
 import reference
 from combinations import Values
+from flax_tree import apply
 from jax.test_util import check_grads
+from numpy.typing import DTypeLike
 from reference_parameters import attention_shapes, random_parameters
 
 from bahdanau_jax import scores
@@ -32,7 +34,7 @@ def module(config: ModelConfig) -> scores.Score:
     return kind(config.attention, config.decoder.units, WIDTH, initialization("glorot"))
 
 
-def random_inputs(config: ModelConfig, dtype=np.float32):
+def random_inputs(config: ModelConfig, dtype: DTypeLike = np.float32):
     """Parameters, query [B, H], annotations [B, S, C] and coverage [B, S] or None."""
     rng = np.random.default_rng(0)
     params = random_parameters(attention_shapes(config, WIDTH), rng)
@@ -48,8 +50,8 @@ def random_inputs(config: ModelConfig, dtype=np.float32):
 
 
 def energies(score: scores.Score, params, query, annotations, coverage=None):
-    keys = score.apply({"params": params}, annotations, method="keys")
-    return score.apply({"params": params}, query, keys, coverage)
+    keys = apply(score, params, annotations, method="keys")
+    return apply(score, params, query, keys, coverage)
 
 
 @variants
@@ -138,7 +140,7 @@ def test_a_normalised_vector_has_the_length_g_whatever_v_a_is(score: str) -> Non
     first = energies(module(config), params, query, annotations)
     longer = energies(module(config), params | {"v_a": 7 * params["v_a"]}, query, annotations)
     np.testing.assert_allclose(longer, first, rtol=1e-5)
-    vector = module(config).apply({"params": params}, method="vector")
+    vector = apply(module(config), params, method="vector")
     assert np.linalg.norm(vector) == pytest.approx(abs(params["g"]), rel=1e-6)
 
 

@@ -5,7 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from compiling import quick_jit
-from flax_tree import random_tree
+from flax_tree import apply, random_tree
+from numpy.typing import ArrayLike
 
 from bahdanau_jax.config import AttentionConfig, DecoderConfig, EncoderConfig, ModelConfig
 from bahdanau_jax.model import BOS, PAD, Seq2Seq
@@ -55,7 +56,7 @@ class Case:
         self.forced = quick_jit(lambda p, s, t: self.model.apply({"params": p}, s, t))
 
     def __call__(self, source=SOURCE, limits=LIMITS, params=None) -> Hypotheses:
-        return Hypotheses(*map(np.asarray, self.compiled(params or self.params, source, limits)))
+        return jax.device_get(self.compiled(params or self.params, source, limits))
 
     @functools.cached_property
     def found(self) -> Hypotheses:
@@ -67,14 +68,14 @@ case = functools.cache(Case)
 
 @models
 def test_it_takes_the_likeliest_word_at_every_step(name: str) -> None:
-    model, variables = case(name).model, {"params": jax.tree.map(jnp.asarray, case(name).params)}
-    memory = model.apply(variables, SOURCE, method="encode")
-    state = model.apply(variables, memory, method="initial_state")
+    model, params = case(name).model, jax.tree.map(jnp.asarray, case(name).params)
+    memory = apply(model, params, SOURCE, method="encode")
+    state = apply(model, params, memory, method="initial_state")
     previous = np.full(len(SOURCE), BOS)
     tokens = np.zeros((len(SOURCE), LONGEST), int)
     ended = ~(SOURCE > 0).any(axis=1)
     for step in range(LONGEST):
-        state, logits, _ = model.apply(variables, state, previous, memory, method="decode_step")
+        state, logits, _ = apply(model, params, state, previous, memory, method="decode_step")
         choices = np.array(logits)
         choices[:, [PAD, BOS]] = -np.inf
         previous = choices.argmax(axis=-1)
@@ -84,8 +85,8 @@ def test_it_takes_the_likeliest_word_at_every_step(name: str) -> None:
     np.testing.assert_array_equal(case(name).found.tokens, tokens)
 
 
-def lengths(tokens: np.ndarray) -> np.ndarray:
-    return (tokens != PAD).sum(axis=1)
+def lengths(tokens: ArrayLike) -> np.ndarray:
+    return (np.asarray(tokens) != PAD).sum(axis=1)
 
 
 @models
@@ -113,7 +114,7 @@ def test_the_score_is_the_teacher_forced_log_probability_of_the_same_tokens(name
     found = case(name).found
     logits, alignments = case(name).forced(case(name).params, SOURCE, found.tokens)
     log_p = np.asarray(jax.nn.log_softmax(logits))
-    chosen = np.take_along_axis(log_p, found.tokens[:, :, None], axis=-1)[:, :, 0]
+    chosen = np.take_along_axis(log_p, np.asarray(found.tokens)[:, :, None], axis=-1)[:, :, 0]
     real = found.tokens != PAD
     np.testing.assert_allclose(
         found.log_probability, chosen.sum(axis=1, where=real), rtol=1e-4, atol=1e-5
@@ -152,7 +153,7 @@ def test_a_filler_row_and_a_limit_of_zero_yield_nothing(name: str) -> None:
 @models
 def test_pad_and_bos_are_never_chosen_but_keep_their_probability(name: str) -> None:
     likely = dict(case(name).params)
-    likely["b_w"] = likely["b_w"] + np.float32([30, 20, *[0] * (VOCABULARY - 2)])
+    likely["b_w"] = likely["b_w"] + np.array([30, 20, *[0] * (VOCABULARY - 2)], np.float32)
     found = case(name)(params=likely)
     assert not np.isin(found.tokens, BOS).any()
     assert np.all(lengths(found.tokens)[:FILLER] > 0)
