@@ -18,6 +18,9 @@ class Step:
         self.turn = threading.Semaphore(0)
         self._fails = fails
 
+    def __call__(self, state, batch):
+        raise AssertionError("what runs is what was compiled")
+
     def lower(self, state, batch):
         shape = (batch.source.shape[1], batch.source.shape[2], batch.target.shape[2])
         self.turn.acquire()
