@@ -5,7 +5,7 @@
 TFDS downloads and prepares the data with TensorFlow, once; where it isn't prepared, the command
 ends with the two commands that do it.
 
-Hardware: one GPU, or 2 CPU cores and an hour or two of patience.
+Hardware: one GPU, or 2 CPU cores.
 Time: not yet measured.
 Expect: not yet measured.
 

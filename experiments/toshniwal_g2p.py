@@ -5,7 +5,7 @@
 It reads ../shared/data/cmudict-pronalsyl, as seen from the directory in which the command is given;
 for another place, --config.data.source=tsv:DIR.
 
-Hardware: one GPU; hours on 2 CPU cores.
+Hardware: one GPU.
 Time: not yet measured.
 Expect: not yet measured. Quoted for the paper (arXiv 1610.06540), global attention: PER 5.04, WER
   21.69; five models together 4.69 and 20.24.
