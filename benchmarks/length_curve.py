@@ -8,7 +8,9 @@ small. `--task=copy_insert` takes the other task with a known alignment. A secon
 trained runs in the working directory and only evaluates them.
 
 Hardware: 2 CPU cores.
-Time: not yet measured on an idle machine.
+Time: 185 seconds for the task reverse.
+Result: reverse, 2,000 test sequences, one seed: `additive` 99.95 % exact match, 99.6 % at lengths
+  from 36 to 40; `fixed` 14.7 %, and 0 % from length 16 on.
 """
 
 import argparse
