@@ -188,13 +188,14 @@ def _flatten(sentences: Sequence[Sequence[int]]) -> tuple[np.ndarray, np.ndarray
 def _load(path: Path, dtype: np.dtype) -> np.ndarray:
     try:
         array = np.load(path, mmap_mode="r", allow_pickle=False)
-    except FileNotFoundError as error:
+        size = path.stat().st_size
+    except FileNotFoundError as error:  # perhaps since a moment ago: see _publish
         raise StoreError(f"no complete token store: {path} is missing") from error
     except Exception as error:  # NumPy meets a damaged header with any of several exceptions
         raise StoreError(f"damaged token store: {path} can't be read ({error})") from error
     if not isinstance(array, np.memmap) or array.ndim != 1 or array.dtype != dtype:
         raise StoreError(f"damaged token store: {path} holds something else")
-    if array.offset + array.nbytes != path.stat().st_size:
+    if array.offset + array.nbytes != size:
         raise StoreError(f"damaged token store: {path} has the wrong size")
     return np.asarray(array)
 

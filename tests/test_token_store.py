@@ -194,6 +194,21 @@ def test_the_first_of_two_builds_at_once_is_kept(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["store"]
 
 
+def test_a_store_that_is_moved_away_while_it_is_opened_is_a_missing_one(tmp_path, monkeypatch):
+    store, load = tmp_path / "store", np.load
+    token_store.build(store, PAIRS)
+
+    def load_then_lose(path, **options):
+        array = load(path, **options)
+        if store.exists():
+            store.rename(tmp_path / "elsewhere")
+        return array
+
+    monkeypatch.setattr(np, "load", load_then_lose)
+    with pytest.raises(StoreError, match="is missing"):
+        token_store.open(store)
+
+
 def test_many_builds_at_once_over_a_damaged_store_all_end_with_a_good_one(tmp_path):
     token_store.build(tmp_path / "store", PAIRS)
     truncate(tmp_path / "store" / "target_ids.npy")
