@@ -25,8 +25,9 @@ MODELS = {  # as the literature names them, in tiny sizes
     "rnnencdec": {"attention": {"score": "fixed"}},
     "luong": {
         "cell": "lstm",
-        "encoder": EncoderConfig(units=5, layers=2, bidirectional=False),
-        "decoder": DecoderConfig(units=5, layers=2),
+        "encoder": EncoderConfig(units=5, layers=3, bidirectional=False),
+        "decoder": DecoderConfig(units=5, layers=3),  # with two, "below" and "lowest" are one
+        "residual": True,
         "attention": {"score": "general", "query": "current", "window": "local_p"},
         "input_feeding": True,
         "readout": "attentional",
