@@ -4,6 +4,8 @@ python launch.py                                                    train the de
 python launch.py --config=experiments/cmudict.py --workdir=W        train another, or go on
 python launch.py --mode=evaluate  --workdir=W --split=test          figures of a split
 python launch.py --mode=translate --workdir=W < in.txt > out.txt    one output a line
+python launch.py --mode=score     --workdir=W --source=F --target=G   log-probability of each
+python launch.py --mode=align     --workdir=W --source=F --target=G   Pharaoh lines, pictures
 python launch.py --mode=explain   --config=experiments/cmudict.py    each choice, and what it costs
 """
 
@@ -18,7 +20,7 @@ from bahdanau_jax.command_line import parse_flags
 from bahdanau_jax.errors import InputError
 from bahdanau_jax.validation import validate
 
-MODES = ("train", "evaluate", "translate", "explain")
+MODES = ("train", "evaluate", "translate", "score", "align", "explain")
 DEFAULT = Path(__file__).parent / "experiments" / "cmudict.py"
 
 _ARGUMENTS: list[str] = []  # what `parse_flags` parses; config_flags looks for fields in it
@@ -32,7 +34,23 @@ _MODE = flags.DEFINE_enum("mode", "train", MODES, "What to do.")
 _WORKDIR = flags.DEFINE_string(
     "workdir", None, "Directory of the run; training makes it. Default: runs/ and the file's name."
 )
-_SPLIT = flags.DEFINE_string("split", "test", "evaluate: dev, test, or a test split's own name.")
+_SPLIT = flags.DEFINE_string(
+    "split", "test", "evaluate, score, align: dev, test, or a test split's own name."
+)
+_SOURCE = flags.DEFINE_string("source", None, "score, align: file of sources, in place of a split.")
+_TARGET = flags.DEFINE_string("target", None, "score, align: file of targets, a line each.")
+_GOLD = flags.DEFINE_string(
+    "gold", None, "align: gold links, Pharaoh lines (i-j sure, i?j possible) or a table."
+)
+_THRESHOLD = flags.DEFINE_float(
+    "threshold", None, "align: link words of at least this weight; default: to the heaviest.", 0, 1
+)
+_DRAW = flags.DEFINE_integer("draw", 20, "align: pairs that are drawn, the first ones.", 0)
+_PICTURES = flags.DEFINE_string(
+    "pictures",
+    None,
+    "align: directory for what is drawn; default: alignments/given in the workdir.",
+)
 _CHECKPOINT = flags.DEFINE_string(
     "checkpoint", "best", "All modes but train: best, latest, or a number of steps."
 )
@@ -76,6 +94,20 @@ def main(argv: list[str]) -> None:
         split = open_run_data(directory, run.config, say).evaluation_split(_SPLIT.value)
         figures, _ = results.evaluate_split(run, directory, split)
         results.print_figures(split.name, figures)
+    elif _MODE.value in ("score", "align"):
+        from bahdanau_jax.given_pairs import given_texts
+
+        texts = given_texts(run, directory, _SOURCE.value, _TARGET.value, _SPLIT.value)
+        if _MODE.value == "score":
+            from bahdanau_jax.scoring import score
+
+            score(run, texts, sys.stdout)
+            return
+        from bahdanau_jax.aligning import Drawing, align
+
+        pictures = Path(_PICTURES.value or directory / "alignments" / "given")
+        drawing = Drawing(pictures, _DRAW.value)
+        align(run, texts, sys.stdout, drawing, threshold=_THRESHOLD.value, gold=_GOLD.value)
     else:
         from bahdanau_jax.translation import translate
 

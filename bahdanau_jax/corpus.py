@@ -12,6 +12,7 @@ from typing import Protocol
 
 from bahdanau_jax.config import DataConfig
 from bahdanau_jax.errors import InputError
+from bahdanau_jax.pharaoh import GoldLinks
 from bahdanau_jax.sources import TextSource, TsvSource
 from bahdanau_jax.tfds_source import TfdsSource
 
@@ -58,6 +59,12 @@ class Corpus:
     def alignment(self) -> Callable[[str], list[int]] | None:
         """The rule from a source to the source symbol of each target symbol; None: not known."""
         return self._source.alignment if isinstance(self._source, TfdsSource) else None
+
+    def links(self, split: str) -> list[GoldLinks] | None:
+        """Returns the gold links between words of every example of a split; None: not known."""
+        if not isinstance(self._source, TfdsSource):
+            return None
+        return self._source.links(self.resolve_split(split))
 
     def resolve_split(self, name: str) -> str:
         """Returns the split that `name` stands for.

@@ -12,6 +12,7 @@ from bahdanau_jax import token_store
 from bahdanau_jax.config import DataConfig
 from bahdanau_jax.corpus import Corpus, Example
 from bahdanau_jax.errors import InputError
+from bahdanau_jax.pharaoh import GoldLinks
 from bahdanau_jax.token_store import StoreError, TokenStore
 from bahdanau_jax.vocabulary import Vocabularies, build_vocabularies
 
@@ -25,6 +26,8 @@ class EvaluationSplit(NamedTuple):
     sources: TokenStore  # one sentence an example, in order, for decoding; targets are empty
     # Of made-up data: for each example the source token that each target token is from.
     alignments: list[list[int]] | None = None
+    # For each example the links between words of its source and its first reference.
+    links: list[GoldLinks] | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -97,6 +100,7 @@ class Data:
             TokenStore.from_pairs(pairs),
             TokenStore.from_pairs([(sentence, []) for sentence in ids]),
             self._alignments(examples, ids),
+            self.corpus.links(name),
         )
 
     def _alignments(self, examples: list[Example], ids: list[list[int]]) -> list[list[int]] | None:

@@ -14,6 +14,7 @@ from bahdanau_jax.errors import InputError
 from bahdanau_jax.tokens import BOS, EOS, PAD, UNK, UNKNOWN_MARK, Vocabulary, digest
 
 PIECE_KINDS = ("unigram", "bpe")
+_SPACE = "▁"  # how pieces write a space
 
 
 class PieceVocabulary(Vocabulary):
@@ -30,6 +31,19 @@ class PieceVocabulary(Vocabulary):
     def encode(self, text: str) -> list[int]:
         """Returns the ids of the pieces of `text`; no BOS, no EOS."""
         return self._processor.encode(text)
+
+    def words(self, text: str) -> list[str]:
+        """Returns what spaces separate in `text`; SentencePiece takes its own mark for one."""
+        return [word for word in text.replace(_SPACE, " ").split(" ") if word]
+
+    def word_lengths(self, ids: Iterable[int]) -> list[int]:
+        """Returns how many of the pieces make up each word: one with a space before it begins."""
+        lengths: list[int] = []
+        for token in ids:
+            if not lengths or self._processor.id_to_piece(int(token)).startswith(_SPACE):
+                lengths.append(0)
+            lengths[-1] += 1
+        return lengths
 
     def _piece(self, token: int) -> str:
         return self._processor.id_to_piece(token)

@@ -43,17 +43,11 @@ class TextSource:
 
     def rows(self, split: str) -> Iterator[tuple[str, ...]]:
         """Yields the two sides of each line; raises InputError if the files don't fit together."""
-        paths = self._files(self._stems[split])
-        counts = [_count_lines(path) for path in paths]
-        if counts[0] != counts[1]:
-            raise InputError(
-                f"{paths[0]} has {counts[0]} lines, but {paths[1]} has {counts[1]}; "
-                "line n of one must translate line n of the other"
-            )
-        yield from zip(*(_lines(path) for path in paths), strict=True)
+        yield from read_pairs(*self._files(self._stems[split]))
 
-    def _files(self, stem: str) -> list[pathlib.Path]:
-        return [self._directory / (stem + suffix) for suffix in self._suffixes]
+    def _files(self, stem: str) -> tuple[pathlib.Path, pathlib.Path]:
+        source, target = (self._directory / (stem + suffix) for suffix in self._suffixes)
+        return source, target
 
 
 class TsvSource:
@@ -75,12 +69,46 @@ class TsvSource:
     def rows(self, split: str) -> Iterator[tuple[str, ...]]:
         """Yields source and references; raises InputError at a line without a tab."""
         path = self._directory / f"{self._stems[split]}.tsv"
-        for number, line in enumerate(_lines(path), 1):
+        for number, line in enumerate(read_lines(path), 1):
             source, *references = line.split("\t")
             if source and not references:
                 raise InputError(f"{path}, line {number}: no tab between source and target")
             # An empty further reference is a stray tab; a sole empty one keeps its line.
             yield source, *([text for text in references if text.strip()] or [""])
+
+
+def read_pairs(source: pathlib.Path, target: pathlib.Path) -> Iterator[tuple[str, str]]:
+    """Yields the n-th lines of two files; raises InputError if their numbers of lines differ."""
+    counts = [_count_lines(path) for path in (source, target)]
+    if counts[0] != counts[1]:
+        raise InputError(
+            f"{source} has {counts[0]} lines, but {target} has {counts[1]}; "
+            "line n of one must translate line n of the other"
+        )
+    yield from zip(read_lines(source), read_lines(target), strict=True)
+
+
+def read_lines(path: pathlib.Path) -> Iterator[str]:
+    """Yields the lines of a file of UTF-8 text, divided at line feeds and nowhere else.
+
+    A byte-order mark and carriage returns before the ends are no text.
+
+    Raises:
+      InputError: the file can't be read, or a line is no UTF-8 or has a NUL; names its number.
+    """
+    number = 0
+    try:
+        with open(path, "rb") as file:
+            for number, line in enumerate(file, 1):
+                if number == 1:
+                    line = line.removeprefix(_BOM)
+                if b"\0" in line:
+                    raise InputError(f"{path}, line {number}: a NUL byte; save it as UTF-8 text")
+                yield line.rstrip(b"\r\n").decode()
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}, line {number}: not UTF-8 ({error.reason})") from error
+    except OSError as error:
+        raise InputError(f"can't read {path} ({error.strerror})") from error
 
 
 def _directory(name: str) -> pathlib.Path:
@@ -104,23 +132,6 @@ def _stems_by_split(directory: str, stems: list[str]) -> dict[str, str]:
 def _is_split(name: str) -> bool:
     stem = name.partition(".")[0]
     return stem == "train" or stem in _DEV_NAMES or stem.startswith("test")
-
-
-def _lines(path: pathlib.Path) -> Iterator[str]:
-    """Yields the lines of a file, divided at line feeds and nowhere else."""
-    number = 0
-    try:
-        with open(path, "rb") as file:
-            for number, line in enumerate(file, 1):
-                if number == 1:
-                    line = line.removeprefix(_BOM)
-                if b"\0" in line:
-                    raise InputError(f"{path}, line {number}: a NUL byte; save it as UTF-8 text")
-                yield line.rstrip(b"\r\n").decode()
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path}, line {number}: not UTF-8 ({error.reason})") from error
-    except OSError as error:
-        raise InputError(f"can't read {path} ({error.strerror})") from error
 
 
 def _count_lines(path: pathlib.Path) -> int:

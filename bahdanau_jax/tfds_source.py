@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from absl import logging
 
 from bahdanau_jax.errors import InputError
+from bahdanau_jax.pharaoh import GoldLinks, parse_line, reverse
 
 if TYPE_CHECKING:
     from tensorflow_datasets.core import DatasetBuilder
@@ -64,8 +65,28 @@ class TfdsSource:
 
         return self._builder.alignment if isinstance(self._builder, Synthetic) else None
 
+    def links(self, split: str) -> list[GoldLinks] | None:
+        """Returns the gold links of every example of `split`; None where the set has none."""
+        from bahdanau_jax.datasets.greek_nt import GreekNt
+
+        if not isinstance(self._builder, GreekNt) or {*self._features} != {"greek", "english"}:
+            return None
+        lines = [texts[0][0] for texts in self._read(split, ("links",))]
+        gold = [parse_line(line) for line in lines]
+        return gold if self._features[0] == "greek" else [reverse(links) for links in gold]
+
     def rows(self, split: str) -> Iterator[tuple[str, ...]]:
         """Yields source and references; raises InputError where a feature holds no text."""
+        for number, (sources, references) in enumerate(self._read(split, self._features)):
+            if len(sources) != 1:
+                raise InputError(
+                    f"{self._place}, {split} example {number}: {len(sources)} sources where there "
+                    "must be one"
+                )
+            yield sources[0], *(references or [""])
+
+    def _read(self, split: str, names: tuple[str, ...]) -> Iterator[list[list[str]]]:
+        """Yields the texts of features, one list a feature, of every example."""
         import tensorflow_datasets as tfds
         from tensorflow_datasets.proto import tf_example_pb2
 
@@ -80,12 +101,9 @@ class TfdsSource:
             for number, record in zip(block, records.__getitems__(block), strict=True):
                 features = parse(record).features.feature
                 try:
-                    sources, references = (_texts(features[name]) for name in self._features)
-                    if len(sources) != 1:
-                        raise ValueError(f"{len(sources)} sources where there must be one")
+                    yield [_texts(features[name]) for name in names]
                 except ValueError as error:
                     raise InputError(f"{self._place}, {split} example {number}: {error}") from error
-                yield sources[0], *(references or [""])
 
 
 def _texts(feature: Any) -> list[str]:

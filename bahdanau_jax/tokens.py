@@ -68,6 +68,17 @@ class Vocabulary(abc.ABC):
             for token in (self._checked(int(token)) for token in ids)
         ]
 
+    @abc.abstractmethod
+    def words(self, text: str) -> list[str]:
+        """Returns the words of a text, as alignments and lengths in words count them.
+
+        They are what spaces separate, but for `characters`, each of which is a word of its own.
+        """
+
+    @abc.abstractmethod
+    def word_lengths(self, ids: Iterable[int]) -> list[int]:
+        """Returns how many tokens each word has that `ids` (UNK or above) make up, in order."""
+
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the vocabulary to `path`, which must end in `suffix` for `load` to read it."""
         write_whole(pathlib.Path(path), self._bytes())
@@ -94,6 +105,14 @@ class TokenVocabulary(Vocabulary):
     def encode(self, text: str) -> list[int]:
         """Returns the ids of `text`, UNK for what isn't in the list; no BOS, no EOS."""
         return [self._ids.get(token, UNK) for token in _split(self.kind, text)]
+
+    def words(self, text: str) -> list[str]:
+        """Returns the tokens of `text`, also those that the list doesn't have."""
+        return list(_split(self.kind, text))
+
+    def word_lengths(self, ids: Iterable[int]) -> list[int]:
+        """Returns a one for each of `ids`: every token is a word."""
+        return [1 for _ in ids]
 
     def _piece(self, token: int) -> str:
         return self._tokens[token - UNK - 1]

@@ -18,6 +18,7 @@ SCIENCE = {"attention", "scores", "cells", "encoder", "decoder", "readout", "dro
 SCIENCE |= {"model", "loss", "search", "initialization"}
 DATA = {"vocabulary", "tokens", "pieces", "corpus", "sources", "tfds_source", "token_store"}
 DATA |= {"shapes", "layout", "batching", "data", "metrics"}
+DATA |= {"pharaoh", "aer", "word_alignment", "diagnostics"}
 
 NO_SCIENCE_IMPORTS = {f"bahdanau_jax.{name}" for name in DATA} | {
     "absl",

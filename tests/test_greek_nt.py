@@ -81,6 +81,16 @@ def test_it_is_prepared_and_read_as_any_other_data_set(tmp_path, monkeypatch):
     (example,) = corpus.examples("test")
     assert example.references == ("“The beginning, good—news.",)
 
+    (links,) = corpus.links("test") or []
+    assert links.sure == {(0, 0), (0, 1), (2, 2)}
+    assert links.possible == links.sure | {(1, 2)}
+    other = Corpus(DataConfig("tfds:greek_nt", "english", "greek", str(tmp_path)))
+    (reversed_links,) = other.links("test") or []
+    assert reversed_links.possible == {(j, i) for i, j in links.possible}
+    assert reversed_links.sure == {(0, 0), (1, 0), (2, 2)}
+    numbers = Corpus(DataConfig("tfds:greek_nt", "verse", "english", str(tmp_path)))
+    assert numbers.links("test") is None
+
 
 def test_without_the_files_one_line_says_what_to_install(tmp_path, monkeypatch):
     def absent(name):

@@ -1,0 +1,101 @@
+"""How right alignments are: links from weights, and precision, recall and AER against gold links.
+
+Source: Och and Ney 2003, "A Systematic Comparison of Various Statistical Alignment Models",
+section 4; counts are summed over the pairs and divided once.
+"""
+
+import dataclasses
+from collections.abc import Iterable
+
+import numpy as np
+
+from bahdanau_jax.pharaoh import GoldLinks, Link
+
+
+@dataclasses.dataclass(frozen=True)
+class LinkCounts:
+    """Links found (A) beside sure (S) and possible ones (P); adding two sums them."""
+
+    found: int = 0  # |A|
+    sure: int = 0  # |S|
+    found_sure: int = 0  # |A ∩ S|
+    found_possible: int = 0  # |A ∩ P|
+
+    def __add__(self, other: "LinkCounts") -> "LinkCounts":
+        return LinkCounts(
+            self.found + other.found,
+            self.sure + other.sure,
+            self.found_sure + other.found_sure,
+            self.found_possible + other.found_possible,
+        )
+
+    @property
+    def precision(self) -> float:
+        """|A ∩ P| / |A|, in percent; nan if nothing was found."""
+        return 100.0 * self.found_possible / self.found if self.found else float("nan")
+
+    @property
+    def recall(self) -> float:
+        """|A ∩ S| / |S|, in percent; nan if no link is sure."""
+        return 100.0 * self.found_sure / self.sure if self.sure else float("nan")
+
+    @property
+    def aer(self) -> float:
+        """Alignment error rate 1 - (|A ∩ S| + |A ∩ P|) / (|A| + |S|), in percent."""
+        whole = self.found + self.sure
+        right = self.found_sure + self.found_possible
+        return 100.0 * (1.0 - right / whole) if whole else float("nan")
+
+
+def count_links(found: Iterable[Link], gold: GoldLinks) -> LinkCounts:
+    """Compares the links of one pair with those that annotators gave it."""
+    chosen = frozenset(found)
+    right = (len(chosen & gold.sure), len(chosen & gold.possible))
+    return LinkCounts(len(chosen), len(gold.sure), *right)
+
+
+def links(weights: np.ndarray, threshold: float | None) -> set[Link]:
+    """Returns `threshold_links`, or `argmax_links` where the threshold is None."""
+    return argmax_links(weights) if threshold is None else threshold_links(weights, threshold)
+
+
+def argmax_links(weights: np.ndarray) -> set[Link]:
+    """Links each target word to the source word that has most weight.
+
+    Args:
+      weights: float[T, S + 1], rows are target words, columns source words and, last, the end of
+        the sentence. Of equal weights the first counts.
+
+    Returns:
+      At most T links: a word that attends to the end most, or to nothing, has none.
+    """
+    if not weights.size:
+        return set()
+    best = weights.argmax(axis=1)
+    heights = weights.max(axis=1)
+    end = weights.shape[1] - 1
+    return {(int(i), j) for j, i in enumerate(best) if i != end and heights[j] > 0}
+
+
+def threshold_links(weights: np.ndarray, threshold: float) -> set[Link]:
+    """Links each target word to every source word that has at least `threshold` of its weight.
+
+    Args:
+      weights: as of `argmax_links`.
+      threshold: above 0, at most 1.
+    """
+    places = np.argwhere(weights[:, :-1] >= threshold)
+    return {(int(i), int(j)) for j, i in places}
+
+
+def diagonal_links(source: int, target: int) -> set[Link]:
+    """Links each target word to the source word at the same share of the sentence.
+
+    Args:
+      source: number of source words.
+      target: number of target words.
+
+    Returns:
+      The links of the straight line through the middles of the words; none if a side is empty.
+    """
+    return {((2 * j + 1) * source // (2 * target), j) for j in range(target)} if source else set()

@@ -1,0 +1,116 @@
+"""The mode `align`: links of given pairs by forced decoding, heat maps, and a page to point at."""
+
+import dataclasses
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TextIO
+
+from bahdanau_jax import aer, plots
+from bahdanau_jax.alignment_page import END, alignment_page
+from bahdanau_jax.corpus import normalize
+from bahdanau_jax.forcing import Forcing
+from bahdanau_jax.given_pairs import GivenPairs, chunks
+from bahdanau_jax.pharaoh import GoldLinks, format_line, read_gold
+from bahdanau_jax.progress import say
+from bahdanau_jax.run import TrainedRun
+from bahdanau_jax.word_alignment import WordAlignment, word_alignment, word_rows
+from bahdanau_jax.workdir import make, write_atomically
+
+PAGE = "alignments.html"
+LONGEST_DRAWN = 100  # words a side; longer pairs make unreadable pictures
+MOMENTS = {  # which step a row is from, by `model.attention.query`
+    "previous": "Each row is the step that predicts its word, before the word is chosen.",
+    "intermediate": "Each row is the step that predicts its word, before the word is chosen.",
+    "current": "Each row is the step after its word: its query has just read the word.",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Drawing:
+    """What is drawn, and where."""
+
+    directory: Path  # made if absent
+    count: int  # so many pairs, the first that are short enough; 0: nothing is drawn
+
+
+def align(
+    run: TrainedRun,
+    texts: Iterable[tuple[str, str]],
+    out: TextIO,
+    drawing: Drawing,
+    *,
+    threshold: float | None = None,
+    gold: str | None = None,
+) -> None:
+    """Writes a Pharaoh line for each pair, in their order, and draws the first of them.
+
+    Where there are gold links, precision, recall and AER go to standard error.
+
+    Args:
+      run: the trained model.
+      texts: source and target of each pair.
+      out: where the lines go; an empty line for a pair without links.
+      drawing: heat maps as PNG, one a pair, and one HTML page of all.
+      threshold: links join words of at least this weight; None: each target word to its heaviest.
+      gold: path of a file of gold links, see `pharaoh.read_gold`; None: there is none.
+
+    Raises:
+      InputError: what gives the pairs finds a fault in them, the gold links can't be read, or the
+        directory can't be made.
+    """
+    gold_links = None
+    if gold is not None:
+        texts = list(texts)
+        gold_links = read_gold(gold, [_words(run, pair) for pair in texts])
+    drawn: dict[int, WordAlignment] = {}
+    counts, forcing, number = aer.LinkCounts(), Forcing(run), 0
+    for given in chunks(run, texts):
+        for alignment in align_pairs(run, forcing, given):
+            found = aer.links(alignment.weights, threshold)
+            out.write(format_line(found) + "\n")
+            if gold_links is not None:
+                counts += aer.count_links(found, gold_links[number])
+            sizes = len(alignment.source), len(alignment.target)
+            if len(drawn) < drawing.count and min(sizes) and max(sizes) <= LONGEST_DRAWN:
+                drawn[number] = alignment
+            number += 1
+        out.flush()
+    if drawn:
+        _draw(drawn, drawing, run.config.model.attention.query, gold_links)
+    if gold_links is not None:
+        say(
+            f"AER {counts.aer:.2f} %, precision {counts.precision:.2f} %, recall "
+            f"{counts.recall:.2f} % against {gold}"
+        )
+
+
+def align_pairs(run: TrainedRun, forcing: Forcing, given: GivenPairs) -> Iterator[WordAlignment]:
+    """Yields the alignments of pairs in their order, by words; see `word_rows` for the rows."""
+    query = run.config.model.attention.query
+    found = dict(forcing.alignments(given.store))
+    for number, (texts, ids) in enumerate(zip(given.texts, given.ids, strict=True)):
+        rows = word_rows(found[number], query)
+        yield word_alignment(run.vocabularies, texts, ids, rows)
+
+
+def _words(run: TrainedRun, texts: tuple[str, str]) -> tuple[list[str], list[str]]:
+    source, target = (normalize(text, run.config.data.lowercase) for text in texts)
+    return run.vocabularies.source.words(source), run.vocabularies.target.words(target)
+
+
+def _draw(
+    drawn: dict[int, WordAlignment], drawing: Drawing, query: str, gold: list[GoldLinks] | None
+) -> None:
+    directory = make(drawing.directory)
+    for number, alignment in drawn.items():
+        source = [*alignment.source, END]
+        picture = plots.Alignment(alignment.weights, source, alignment.target)
+        plots.heat_map(directory / f"{number + 1:04d}.png", picture)
+    page = alignment_page(
+        ((f"pair {number + 1}", alignment) for number, alignment in drawn.items()),
+        title="Alignments",
+        moment=MOMENTS[query],
+        gold=None if gold is None else [gold[number] for number in drawn],
+    )
+    write_atomically(directory / PAGE, page)
+    say(f"{len(drawn)} pairs drawn: {directory / PAGE}, and a heat map of each beside it")

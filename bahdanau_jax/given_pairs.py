@@ -1,0 +1,76 @@
+"""Sentence pairs that a user gives: two files of lines, or a split of the run's corpus."""
+
+import dataclasses
+import itertools
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from bahdanau_jax.corpus import normalize
+from bahdanau_jax.errors import InputError
+from bahdanau_jax.progress import say
+from bahdanau_jax.run import TrainedRun, open_run_data
+from bahdanau_jax.sources import read_pairs
+from bahdanau_jax.token_store import TokenStore
+
+CHUNK = 4096  # pairs that are sorted by length together, and held in memory
+
+
+@dataclasses.dataclass(frozen=True)
+class GivenPairs:
+    """A few pairs, as text and as ids."""
+
+    texts: list[tuple[str, str]]
+    ids: list[tuple[list[int], list[int]]]  # without end marks
+
+    @property
+    def store(self) -> TokenStore:
+        """The ids, for the functions that read batches."""
+        return TokenStore.from_pairs(self.ids)
+
+
+def given_texts(
+    run: TrainedRun, directory: Path, source: str | None, target: str | None, split: str
+) -> Iterator[tuple[str, str]]:
+    """Opens the pairs that the flags name.
+
+    Args:
+      run: its corpus is read where no files are given.
+      directory: the run's workdir.
+      source: path of the sources, one a line.
+      target: path of the targets; given with `source` or not at all.
+      split: of the run's corpus, read where there are no files: sources and first references.
+
+    Returns:
+      Source and target of each pair.
+
+    Raises:
+      InputError: one file is given without the other, or the split can't be read.
+    """
+    if source and target:
+        return read_pairs(Path(source), Path(target))
+    if source or target:
+        there, missing = ("source", "target") if source else ("target", "source")
+        raise InputError(f"--{there} is given without --{missing}; give both, or --split alone")
+    examples = open_run_data(directory, run.config, say).corpus.examples(split)
+    return ((example.source, example.references[0]) for example in examples)
+
+
+def chunks(run: TrainedRun, texts: Iterable[tuple[str, str]]) -> Iterator[GivenPairs]:
+    """Yields the pairs as a trained run reads them, `CHUNK` at a time.
+
+    Sentences longer than those of training are used whole; at the end, a line says how many.
+
+    Args:
+      run: its vocabularies and its normalisation are used.
+      texts: source and target of each pair; either may be empty.
+    """
+    source, target = run.vocabularies.source, run.vocabularies.target
+    lowercase, limit = run.config.data.lowercase, run.config.data.max_length
+    remaining, longer = iter(texts), 0
+    while chunk := list(itertools.islice(remaining, CHUNK)):
+        prepared = [(normalize(s, lowercase), normalize(t, lowercase)) for s, t in chunk]
+        ids = [(source.encode(s), target.encode(t)) for s, t in prepared]
+        longer += sum(max(map(len, pair)) > limit for pair in ids)
+        yield GivenPairs(prepared, ids)
+    if longer:
+        say(f"{longer:,} pairs are longer than the {limit} tokens that training saw at most")

@@ -1,0 +1,113 @@
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bahdanau_jax import aer
+from bahdanau_jax.pharaoh import GoldLinks, parse_line
+
+places = st.integers(0, 6)
+links = st.frozensets(st.tuples(places, places), max_size=20)
+
+
+def gold(line):
+    return parse_line(line)
+
+
+def test_counts_and_rates_computed_by_hand():
+    # S = {00, 11, 22}, P = S and {12, 21}. A = {00, 12, 33, 21}: one sure, three possible.
+    counts = aer.count_links({(0, 0), (1, 2), (3, 3), (2, 1)}, gold("0-0 1-1 2-2 1?2 2?1"))
+    assert counts == aer.LinkCounts(found=4, sure=3, found_sure=1, found_possible=3)
+    assert counts.precision == pytest.approx(75)
+    assert counts.recall == pytest.approx(100 / 3)
+    assert counts.aer == pytest.approx(100 * (1 - (1 + 3) / (4 + 3)))
+
+
+@given(links, links, links)
+def test_the_rates_are_their_definitions(found, sure, more):
+    possible = sure | more
+    counts = aer.count_links(found, GoldLinks(sure, possible))
+    if found or sure:
+        expected = 1 - (len(found & sure) + len(found & possible)) / (len(found) + len(sure))
+        assert counts.aer == pytest.approx(100 * expected)
+        assert -1e-9 <= counts.aer <= 100
+    else:
+        assert math.isnan(counts.aer)
+    if found:
+        assert counts.precision == pytest.approx(100 * len(found & possible) / len(found))
+    if sure:
+        assert counts.recall == pytest.approx(100 * len(found & sure) / len(sure))
+
+
+@given(links)
+def test_gold_against_itself_has_no_error_and_against_others_only_errors(found):
+    if found:
+        assert aer.count_links(found, GoldLinks(found, found)).aer == 0
+        others = frozenset((i + 7, j) for i, j in found)
+        assert aer.count_links(others, GoldLinks(found, found)).aer == 100
+
+
+@given(links, links)
+def test_without_merely_possible_links_it_is_one_minus_the_f_measure(found, sure):
+    counts = aer.count_links(found, GoldLinks(sure, sure))
+    if found & sure:
+        f = 2 * counts.precision * counts.recall / (counts.precision + counts.recall)
+        assert counts.aer == pytest.approx(100 - f)
+
+
+def test_leaving_out_merely_possible_links_costs_nothing_and_finding_them_neither():
+    known = gold("0-0 1?1 1?2")
+    assert aer.count_links({(0, 0)}, known).aer == 0
+    assert aer.count_links({(0, 0), (1, 2)}, known).aer == 0
+    assert aer.count_links({(1, 2)}, known).aer == pytest.approx(50)
+
+
+def test_counts_are_summed_before_they_are_divided():
+    first = aer.count_links({(0, 0)}, gold("0-0"))
+    second = aer.count_links({(0, 0), (1, 0), (2, 0)}, gold("0-1"))
+    both = first + second
+    assert both.aer == pytest.approx(100 * (1 - 2 / 6))
+    assert both.aer != pytest.approx((first.aer + second.aer) / 2)
+
+
+WEIGHTS = np.array(
+    [
+        [0.7, 0.2, 0.1, 0.0],
+        [0.1, 0.2, 0.3, 0.4],  # the end of the sentence
+        [0.4, 0.4, 0.1, 0.1],  # the first of equals
+        [0.0, 0.0, 0.0, 0.0],  # nothing, as with a window beside the sentence
+    ]
+)
+
+
+def test_links_by_argmax_and_by_threshold():
+    assert aer.argmax_links(WEIGHTS) == {(0, 0), (0, 2)}
+    assert aer.threshold_links(WEIGHTS, 0.2) == {(0, 0), (1, 0), (1, 1), (2, 1), (0, 2), (1, 2)}
+    assert aer.threshold_links(WEIGHTS, 0.4) == {(0, 0), (0, 2), (1, 2)}
+    assert aer.links(WEIGHTS, None) == aer.argmax_links(WEIGHTS)
+    assert aer.links(WEIGHTS, 0.4) == aer.threshold_links(WEIGHTS, 0.4)
+
+
+@pytest.mark.parametrize("shape", [(0, 4), (2, 1), (0, 1)])
+def test_no_words_on_a_side_give_no_links(shape):
+    weights = np.ones(shape)
+    assert aer.argmax_links(weights) == aer.threshold_links(weights, 0.1) == set()
+
+
+def test_the_diagonal_runs_through_the_middles_of_the_words():
+    assert aer.diagonal_links(3, 3) == {(0, 0), (1, 1), (2, 2)}
+    assert aer.diagonal_links(2, 4) == {(0, 0), (0, 1), (1, 2), (1, 3)}
+    assert aer.diagonal_links(4, 2) == {(1, 0), (3, 1)}
+    assert aer.diagonal_links(0, 3) == aer.diagonal_links(3, 0) == set()
+    for source in range(1, 9):
+        for target in range(1, 9):
+            found = aer.diagonal_links(source, target)
+            assert {j for _, j in found} == set(range(target))
+            for i, j in found:
+                assert i <= (j + 0.5) / target * source <= i + 1
+            # Read from the other end, it's the same line, but for ties between two words.
+            mirrored = {(source - 1 - i, target - 1 - j) for i, j in found}
+            ties = {j for j in range(target) if (2 * j + 1) * source % (2 * target) == 0}
+            assert {x for x in mirrored ^ found if x[1] not in ties} == set()
