@@ -7,6 +7,9 @@ python launch.py --mode=translate --workdir=W < in.txt > out.txt    one output a
 python launch.py --mode=score     --workdir=W --source=F --target=G   log-probability of each
 python launch.py --mode=align     --workdir=W --source=F --target=G   Pharaoh lines, pictures
 python launch.py --mode=explain   --config=experiments/cmudict.py    each choice, and what it costs
+python launch.py --config=C --sweep=model.attention.score=additive,dot --sweep=seed=0,1 --workdir=W
+python launch.py --mode=compare   --workdir=W                        a sweep's table and report.html
+python launch.py --config=C --tune=train.learning_rate=1e-4..1e-2:log --trials=20 --workdir=W
 """
 
 import logging
@@ -16,13 +19,16 @@ from pathlib import Path
 from absl import flags
 from ml_collections import config_flags
 
+from bahdanau_jax import sweep_flags
 from bahdanau_jax.command_line import parse_flags
 from bahdanau_jax.errors import InputError
+from bahdanau_jax.recorded import default_workdir
 from bahdanau_jax.validation import validate
 
-MODES = ("train", "evaluate", "translate", "score", "align", "explain")
+MODES = ("train", "evaluate", "translate", "score", "align", "compare", "explain")
 DEFAULT = Path(__file__).parent / "experiments" / "cmudict.py"
 
+flags.adopt_module_key_flags(sweep_flags)  # so that --help shows them
 _ARGUMENTS: list[str] = []  # what `parse_flags` parses; config_flags looks for fields in it
 _CONFIG = config_flags.DEFINE_config_file(
     "config",
@@ -62,10 +68,13 @@ def main(argv: list[str]) -> None:
         raise InputError(f"unexpected argument {argv[1]!r}; flags begin with --")
     if _WORKDIR.value == "":
         raise InputError("--workdir is empty; name a directory, or leave the flag out")
-    directory = Path(_WORKDIR.value or Path("runs") / _experiment())
+    directory = Path(_WORKDIR.value or default_workdir(_experiment()))
     # Imported below the checks, so that a wrong flag is answered at once.
     if _MODE.value in ("train", "explain"):
         config = _CONFIG.value
+        if _MODE.value == "train" and sweep_flags.wanted():
+            sweep_flags.start(config, directory, Path(__file__))
+            return
         validate(config)
         _configure_jax()
         if _MODE.value == "explain":
@@ -84,6 +93,11 @@ def main(argv: list[str]) -> None:
         )
     which = _checkpoint()
     _configure_jax()
+    if _MODE.value == "compare":
+        from bahdanau_jax.comparison_report import report
+
+        report(directory, sys.stdout)
+        return
     from bahdanau_jax.progress import say
     from bahdanau_jax.run import open_run, open_run_data
 
@@ -128,7 +142,7 @@ def _configure_jax() -> None:
 
 
 def _experiment() -> str:
-    return Path(config_flags.get_config_filename(flags.FLAGS["config"])).stem
+    return config_flags.get_config_filename(flags.FLAGS["config"])
 
 
 def _overrides() -> list[str]:

@@ -8,6 +8,7 @@ from absl import flags
 
 from bahdanau_jax import config as config_lib
 from bahdanau_jax.errors import InputError
+from bahdanau_jax.recorded import PREFIX
 
 
 def parse_flags(argv: list[str], arguments: list[str], default: Path) -> list[str]:
@@ -32,7 +33,8 @@ def parse_flags(argv: list[str], arguments: list[str], default: Path) -> list[st
             # Not the flag's default, which would be read while this file is imported.
             experiments = [str(default)]
             argv = [argv[0], f"--config={default}", *argv[1:]]
-        for experiment in experiments:
+        argv = [_recorded(argument) for argument in argv]
+        for experiment in _values("config", argv):
             _check_experiment(experiment)
         arguments[:] = argv
         return flags.FLAGS(argv)
@@ -64,6 +66,14 @@ def _values(name: str, argv: list[str]) -> list[str]:
         elif argument.startswith((f"-{name}=", f"--{name}=")):
             values.append(argument.partition("=")[2])
     return values
+
+
+def _recorded(argument: str) -> str:
+    """Turns `--config=W/config.json` into the experiment file that reads it."""
+    name, equals, value = argument.partition("=")
+    if equals and name.lstrip("-") == "config" and value.endswith(".json") and ":" not in value:
+        return f"{name}={PREFIX}{value}"
+    return argument
 
 
 def _check_experiment(value: str) -> None:

@@ -35,7 +35,7 @@ def commands(text):
 @pytest.fixture(scope="module")
 def launch_flags():
     """The flags of launch.py, and the values of those that have a choice."""
-    defined = {flag.name: flag for flag in flags.FLAGS.get_flags_for_module(launch)}
+    defined = {flag.name: flag for flag in flags.FLAGS.get_key_flags_for_module(launch)}
     return {name: getattr(flag.parser, "enum_values", None) for name, flag in defined.items()}
 
 

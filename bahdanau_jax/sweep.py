@@ -1,0 +1,186 @@
+"""Running the cells of a sweep: new ones begin, half-done ones go on, finished ones stay.
+
+W/sweep.json                the cells, and each start's command
+W/score=dot,seed=1/         a workdir like any other, with log.txt and, if it failed, failed.json
+"""
+
+import datetime
+import json
+import sys
+import time
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from bahdanau_jax import report, workdir
+from bahdanau_jax.errors import InputError
+from bahdanau_jax.executors import LOG, Ended, Job, command_line, last_line
+from bahdanau_jax.grid import Cell
+from bahdanau_jax.workdir import write_atomically
+
+SWEEP = "sweep.json"
+FAILED = "failed.json"
+CHECKPOINTS = "checkpoints"
+WAIT = 60.0  # seconds that a cell of a sweep that was killed gets to end
+
+Run = Callable[[Sequence[Job], Callable[[Job], None]], Iterable[Ended]]
+
+
+def sweep(
+    directory: Path,
+    cells: Sequence[Cell],
+    command: Sequence[str],
+    run: Run,
+    say: Callable[[str], None],
+    notes: Sequence[str] = (),
+) -> list[str]:
+    """Runs all cells that aren't finished.
+
+    Args:
+      directory: the sweep's workdir; made if absent.
+      cells: valid, with names of their own.
+      command: what runs the configuration that the cells share; a cell's flags go behind it.
+      run: the executor: takes jobs and what to tell of each start, and yields them as they end.
+      say: told what happens.
+      notes: sentences about the cells to keep with them, as how they were matched.
+
+    Returns:
+      The names of the cells that failed.
+
+    Raises:
+      InputError: a cell's workdir holds another configuration; nothing was started then.
+    """
+    for cell in cells:
+        try:
+            workdir.check_config(directory / cell.name, cell.config)
+        except InputError as error:
+            raise InputError(f"the cell {cell.name} can't go on: {error}") from error
+    with workdir.lock(directory):
+        list_cells(directory, cells, notes)
+        finished = [cell for cell in cells if is_finished(directory / cell.name)]
+        left = [cell for cell in cells if cell not in finished]
+        half = sum((directory / cell.name / CHECKPOINTS).is_dir() for cell in left)
+        say(
+            f"{len(cells)} cells: {len(finished)} finished, {half} to go on, "
+            f"{len(left) - half} to begin"
+        )
+        jobs = [
+            Job(cell.name, cell_command(command, cell, directory), directory / cell.name)
+            for cell in left
+        ]
+        return _run(directory, jobs, run, say)
+
+
+def cell_command(command: Sequence[str], cell: Cell, directory: Path) -> list[str]:
+    """Returns the command that runs one cell."""
+    return [*command, *cell.arguments(), f"--workdir={directory / cell.name}"]
+
+
+def print_commands(
+    directory: Path, cells: Sequence[Cell], command: Sequence[str], stream: Any
+) -> None:
+    """Prints a shell's command line for every cell; writes and starts nothing."""
+    for cell in cells:
+        print(command_line(cell_command(command, cell, directory)), file=stream)
+
+
+def is_finished(directory: Path) -> bool:
+    """Returns whether a cell has come to its end."""
+    return (directory / report.RESULT).exists()
+
+
+def read_sweep(directory: Path) -> dict[str, Any]:
+    """Reads `sweep.json`: `cells`, `starts` and `notes`.
+
+    Raises:
+      InputError: there is none, or it can't be read.
+    """
+    path = directory / SWEEP
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise InputError(
+            f"{directory}: no {SWEEP} here; give the workdir of a sweep, or start one by --sweep"
+        ) from None
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path}: can't be read ({type(error).__name__})") from error
+
+
+def write_failure(directory: Path, status: int, why: str) -> None:
+    """Notes in a cell's workdir that it failed, and why."""
+    time_now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+    failure = {"status": status, "why": why, "time": time_now}
+    directory.mkdir(parents=True, exist_ok=True)
+    write_atomically(directory / FAILED, report.to_json(failure))
+
+
+def read_failure(directory: Path) -> str | None:
+    """Returns why a cell failed, None if it didn't."""
+    path = directory / FAILED
+    if is_finished(directory) or not path.exists():
+        return None
+    return str(json.loads(path.read_text(encoding="utf-8"))["why"])
+
+
+def _run(directory: Path, jobs: Sequence[Job], run: Run, say: Callable[[str], None]) -> list[str]:
+    for job in jobs:
+        (job.directory / FAILED).unlink(missing_ok=True)
+        _wait_for(job.directory, say)
+    failed, ended, begun = [], 0, 0
+
+    def started(job: Job) -> None:
+        nonlocal begun
+        begun += 1
+        say(f"[{begun}/{len(jobs)}] {job.name} begins; it writes to {job.directory / LOG}")
+
+    for name, status, seconds in run(jobs, started):
+        ended += 1
+        cell = directory / name
+        if status == 0 and is_finished(cell):
+            say(f"[{ended}/{len(jobs)}] {name} finished in {seconds:,.0f} s")
+            continue
+        why = last_line(cell / LOG) or f"it ended with status {status} and said nothing"
+        write_failure(cell, status, why)
+        failed.append(name)
+        say(f"[{ended}/{len(jobs)}] {name} FAILED after {seconds:,.0f} s: {why}")
+    if failed:
+        say(f"{len(failed)} of {len(jobs)} cells failed; the same command runs them again:")
+        for name in failed:
+            say(f"  {name}: {read_failure(directory / name)} (see {directory / name / LOG})")
+    return failed
+
+
+def _wait_for(directory: Path, say: Callable[[str], None]) -> None:
+    """Waits for a cell that goes on although the sweep that started it was killed."""
+    until, told = time.monotonic() + WAIT, False
+    while directory.is_dir():
+        try:
+            with workdir.lock(directory):
+                return
+        except InputError:
+            if time.monotonic() > until:
+                raise
+            if not told:
+                say(f"waiting for the process that still trains in {directory}")
+            told = True
+            time.sleep(0.2)
+
+
+def list_cells(directory: Path, cells: Sequence[Cell], notes: Sequence[str]) -> None:
+    """Adds cells and this start to `sweep.json`; what earlier starts wrote stays."""
+    known = {"starts": [], "cells": [], "notes": []}
+    if (directory / SWEEP).exists():
+        known = read_sweep(directory)
+    listed = {entry["name"]: entry for entry in known["cells"]}
+    for cell in cells:
+        listed[cell.name] = {"name": cell.name, "values": cell.values, "matched": cell.matched}
+    start = {
+        "time": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "command": list(sys.argv),
+    }
+    written = {
+        "cells": list(listed.values()),
+        "starts": [*known["starts"], start],
+        "notes": list(dict.fromkeys([*known["notes"], *notes])),
+    }
+    write_atomically(directory / SWEEP, report.to_json(written))
