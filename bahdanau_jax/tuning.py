@@ -1,0 +1,262 @@
+"""Searching for good values of fields: trials that Optuna proposes, stopped where hopeless.
+
+    W/trials.log               Optuna's journal, which several processes share
+    W/learning_rate=0.0031/    the workdir of a trial, as of a sweep's cell
+
+Akiba et al. 2019, "Optuna: A Next-generation Hyperparameter Optimization Framework".
+"""
+
+import contextlib
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from bahdanau_jax import executors, sweep, workdir
+from bahdanau_jax.config import Config
+from bahdanau_jax.errors import InputError
+from bahdanau_jax.executors import LOG, Job
+from bahdanau_jax.grid import Cell, cell
+from bahdanau_jax.report import read_metrics
+from bahdanau_jax.search_space import Space, suggest
+
+JOURNAL = "trials.log"
+LOCKS = ".trials"  # directories whose locks say which trials somebody works on
+STUDY = "bahdanau_jax"
+STARTUP = 5  # trials before any is pruned
+LOOK = 0.5  # seconds between two looks at a trial's metrics
+
+
+class Tuning(NamedTuple):
+    """What a tuner does.
+
+    Attributes:
+      base: the configuration that the trials share.
+      space: the fields that are tuned.
+      metric: of metrics.jsonl, as `dev/wer`; its best value counts.
+      higher_is_better: of the metric.
+      trials: how many, over all processes, those that were pruned or failed among them.
+    """
+
+    base: Config
+    space: Space
+    metric: str
+    higher_is_better: bool
+    trials: int
+
+
+class Trial(NamedTuple):
+    """A finished trial."""
+
+    name: str
+    state: str  # complete | pruned | fail
+    value: float  # NaN without one
+
+
+def tune(
+    directory: Path, tuning: Tuning, command: Sequence[str], say: Callable[[str], None]
+) -> list[Trial]:
+    """Runs trials until there are enough; several processes may do so at once.
+
+    A trial that a killed process left behind is taken up again, from its checkpoint.
+
+    Args:
+      directory: the tuner's workdir; made if absent.
+      tuning: what to do.
+      command: what runs the base configuration; a trial's flags go behind it.
+      say: told what happens.
+
+    Returns:
+      All finished trials, the best first.
+
+    Raises:
+      InputError: Optuna isn't installed, or the journal is of other fields.
+    """
+    workdir.make(directory)
+    study = _study(directory, tuning)
+    _check_space(study, tuning.space)
+    while (asked := _ask(study, directory, tuning)) is not None:
+        trial, lock = asked
+        with lock:
+            _run(study, trial, directory, tuning, command, say)
+    finished = [
+        Trial(str(t.user_attrs.get("cell", t.number)), t.state.name.lower(), _value(t.value))
+        for t in study.get_trials(deepcopy=False)
+        if t.state.is_finished()
+    ]
+    sign = -1 if tuning.higher_is_better else 1
+    return sorted(finished, key=lambda t: (t.state != "complete", sign * t.value, t.name))
+
+
+def _study(directory: Path, tuning: Tuning) -> Any:
+    try:
+        import optuna
+    except ImportError:
+        raise InputError('--tune needs Optuna; pip install "bahdanau_jax[tune]"') from None
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    storage = optuna.storages.JournalStorage(
+        optuna.storages.journal.JournalFileBackend(str(directory / JOURNAL))
+    )
+    study = optuna.create_study(
+        study_name=STUDY,
+        storage=storage,
+        direction="maximize" if tuning.higher_is_better else "minimize",
+        pruner=optuna.pruners.MedianPruner(n_startup_trials=STARTUP),
+        load_if_exists=True,
+    )
+    # Each start draws other values than those before it, and the same every time it's the first.
+    seed = tuning.base.seed + len(study.get_trials(deepcopy=False))
+    study.sampler = optuna.samplers.TPESampler(seed=seed)
+    return study
+
+
+def _check_space(study: Any, space: Space) -> None:
+    for trial in study.get_trials(deepcopy=False):
+        if trial.params and set(trial.params) != set(space):
+            raise InputError(
+                f"{JOURNAL} there is of {', '.join(sorted(trial.params))}; tune the same fields, "
+                "or choose another --workdir"
+            )
+
+
+def _ask(
+    study: Any, directory: Path, tuning: Tuning
+) -> tuple[Any, contextlib.AbstractContextManager] | None:
+    """Returns a trial to run and its lock: one that was left behind, or a new one."""
+    import optuna
+
+    with _waiting_lock(directory / LOCKS / "ask"):
+        known = study.get_trials(deepcopy=False)
+        for frozen in known:
+            if frozen.state == optuna.trial.TrialState.RUNNING:
+                stack = contextlib.ExitStack()
+                try:
+                    stack.enter_context(workdir.lock(directory / LOCKS / str(frozen.number)))
+                except InputError:
+                    continue  # somebody works on it
+                return optuna.trial.Trial(study, frozen._trial_id), stack
+        if len(known) >= tuning.trials:
+            return None
+        trial = study.ask()
+        stack = contextlib.ExitStack()
+        stack.enter_context(workdir.lock(directory / LOCKS / str(trial.number)))
+        return trial, stack
+
+
+@contextlib.contextmanager
+def _waiting_lock(directory: Path) -> Iterator[None]:
+    """Holds a lock that others hold for moments only."""
+    while True:
+        with contextlib.ExitStack() as stack:
+            try:
+                stack.enter_context(workdir.lock(directory))
+            except InputError:
+                time.sleep(0.05)
+                continue
+            yield
+            return
+
+
+def _run(
+    study: Any,
+    trial: Any,
+    directory: Path,
+    tuning: Tuning,
+    command: Sequence[str],
+    say: Callable[[str], None],
+) -> None:
+    """Runs one trial to its end, or until it is hopeless, and tells the study."""
+    import optuna
+
+    states = optuna.trial.TrialState
+    values = suggest(trial, tuning.space)
+    mark = f"[trial {trial.number + 1} of {tuning.trials}]"
+    try:
+        made = cell(tuning.base, values, list(tuning.space))
+    except InputError as error:
+        say(f"{mark} {error}")
+        study.tell(trial, state=states.FAIL)
+        return
+    trial.set_user_attr("cell", made.name)
+    with _waiting_lock(directory):
+        sweep.list_cells(directory, [made], [])
+    say(f"{mark} {made.name} begins")
+    pruned, status = _train(trial, made, directory, tuning, command)
+    best = _best(_evaluations(directory / made.name, tuning.metric), tuning.higher_is_better)
+    if pruned:
+        say(f"{mark} {made.name} is stopped: {tuning.metric} {best:.4g} at its best is hopeless")
+        study.tell(trial, state=states.PRUNED)
+    elif status == 0 and math.isfinite(best):
+        say(f"{mark} {made.name} finished with {tuning.metric} {best:.4g}")
+        study.tell(trial, best)
+    else:
+        why = executors.last_line(directory / made.name / LOG)
+        if status == 0:
+            known = sorted({n for line in read_metrics(directory / made.name) for n in line})
+            why = f"there is no {tuning.metric} in its metrics.jsonl, but {', '.join(known)}"
+        sweep.write_failure(directory / made.name, status, why)
+        say(f"{mark} {made.name} FAILED: {why}")
+        study.tell(trial, state=states.FAIL)
+
+
+def _train(
+    trial: Any, made: Cell, directory: Path, tuning: Tuning, command: Sequence[str]
+) -> tuple[bool, int]:
+    """Trains a trial's model; returns whether it was pruned, and the exit status."""
+    place = directory / made.name
+    if sweep.is_finished(place):
+        return False, 0
+    job = Job(made.name, sweep.cell_command(command, made, directory), place)
+    process = executors.start(job, [], [])
+    reported = 0
+    try:
+        while True:
+            status = process.poll()
+            found = _evaluations(place, tuning.metric)
+            for step, value in found[reported:]:
+                trial.report(value, step)
+            if len(found) > reported and status is None and trial.should_prune():
+                return True, 0
+            reported = len(found)
+            if status is not None:
+                return False, status
+            time.sleep(LOOK)
+    finally:
+        executors.stop([process])
+
+
+def _evaluations(directory: Path, metric: str) -> list[tuple[int, float]]:
+    """Returns (step, value) of the metric, as far as the run has come."""
+    try:
+        lines = read_metrics(directory)
+    except InputError:
+        return []
+    found = {line["step"]: line.get(metric) for line in lines}
+    return [(step, float(v)) for step, v in found.items() if isinstance(v, int | float)]
+
+
+def _best(found: list[tuple[int, float]], higher_is_better: bool) -> float:
+    values = [value for _, value in found if math.isfinite(value)]
+    return (max if higher_is_better else min)(values, default=math.nan)
+
+
+def _value(value: float | None) -> float:
+    return math.nan if value is None else value
+
+
+def table(trials: Sequence[Trial], metric: str) -> str:
+    """Returns the trials as a Markdown table, the best first."""
+    lines = [f"| trial | {metric} | state |", "|---|---:|---|"]
+    for name, state, value in trials:
+        shown = "" if math.isnan(value) else f"{value:.4g}"
+        lines.append(f"| {name} | {shown} | {state} |")
+    return "\n".join(lines)
+
+
+def metric_of(text: str | None, config: Config) -> str:
+    """Returns the metric to tune by: the given one, or the one that chooses checkpoints."""
+    metric = text or f"dev/{config.train.metric}"
+    if metric.count("/") != 1:
+        raise InputError(f"--metric must be a name of metrics.jsonl, as dev/wer; it is {text!r}")
+    return metric

@@ -1,0 +1,183 @@
+import math
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+import tiny
+
+from bahdanau_jax import sweep, tuning
+from bahdanau_jax.errors import InputError
+from bahdanau_jax.search_space import parse_space
+from bahdanau_jax.tuning import Trial, Tuning, tune
+
+optuna = pytest.importorskip("optuna")
+
+# What stands in for launch.py: WER is lowest where the learning rate is 0.01; it improves with
+# every evaluation. A rate above 0.5 fails.
+TRAINER = """
+import json, math, os, sys, time
+flags = dict(a.lstrip("-").split("=", 1) for a in sys.argv[1:])
+rate, place = float(flags["config.train.learning_rate"]), flags["workdir"]
+pause = float(flags.get("pause", 0))
+os.makedirs(place, exist_ok=True)
+if rate > 0.5:
+    sys.exit("launch.py: the rate is too high")
+wer = 20 + 10 * abs(math.log10(rate / 0.01))
+with open(os.path.join(place, "metrics.jsonl"), "a") as lines:
+    for step in (1, 2, 3, 4):
+        lines.write(json.dumps({"step": step, "dev/wer": wer + 4 - step}) + "\\n")
+        lines.flush()
+        time.sleep(pause if wer > 29 else 0)
+with open(os.path.join(place, "result.json"), "w") as result:
+    result.write("{}")
+"""
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch):
+    monkeypatch.setattr(tuning, "LOOK", 0.02)
+
+
+def command(*flags):
+    return [sys.executable, "-S", "-c", TRAINER, *flags]
+
+
+def what(trials, low=1e-4, high=0.1, metric="dev/wer", higher=False):
+    space = parse_space([f"learning_rate={low}..{high}:log"])
+    return Tuning(tiny.config("tsv:x"), space, metric, higher, trials)
+
+
+def test_trials_get_better_than_chance_and_the_best_comes_first(tmp_path):
+    said = []
+    found = tune(tmp_path / "w", what(14), command(), said.append)
+    assert len(found) == 14
+    complete = [trial for trial in found if trial.state == "complete"]
+    assert [t.value for t in complete] == sorted(t.value for t in complete)
+    # The best value of each trial is its last, which is 20 at the best rate.
+    assert 20 <= complete[0].value < 23
+    for trial in complete:
+        rate = float(trial.name.removeprefix("learning_rate="))
+        assert trial.value == pytest.approx(20 + 10 * abs(math.log10(rate / 0.01)))
+    assert any("begins" in line for line in said)
+    # It is a sweep to those who read it.
+    names = {entry["name"] for entry in sweep.read_sweep(tmp_path / "w")["cells"]}
+    assert names == {trial.name for trial in found}
+
+
+def test_more_trials_go_on_where_the_last_ended(tmp_path):
+    first = tune(tmp_path, what(3), command(), lambda _: None)
+    assert tune(tmp_path, what(3), command(), lambda _: None) == first
+    more = tune(tmp_path, what(5), command(), lambda _: None)
+    assert len(more) == 5 and set(first) <= set(more)
+
+
+def test_hopeless_trials_are_stopped_early(tmp_path):
+    # Bad trials would take 40 s each; they come after enough good ones to know.
+    tune(tmp_path, what(6, 5e-3, 2e-2), command("--pause=10"), lambda _: None)
+    said = []
+    began = time.monotonic()
+    found = tune(tmp_path, what(8, 1e-4, 2e-4), command("--pause=10"), said.append)
+    assert {t.state for t in found} == {"complete", "pruned"}
+    assert sum(t.state == "pruned" for t in found) == 2
+    assert time.monotonic() - began < 30
+    assert sum("hopeless" in line for line in said) == 2
+
+
+def test_a_trial_that_fails_is_named_and_stops_no_other(tmp_path):
+    said = []
+    found = tune(tmp_path, what(3, 0.6, 0.9), command(), said.append)
+    assert [t.state for t in found] == ["fail"] * 3
+    assert sum("FAILED: launch.py: the rate is too high" in line for line in said) == 3
+    assert "| fail |" in tuning.table(found, "dev/wer")
+
+
+def test_a_metric_that_is_not_there_is_a_failure_that_names_those_that_are(tmp_path):
+    said = []
+    (trial,) = tune(tmp_path, what(1, metric="dev/bleu"), command(), said.append)
+    assert trial.state == "fail"
+    assert "there is no dev/bleu in its metrics.jsonl, but dev/wer, step" in said[-1]
+
+
+def test_a_cell_that_cannot_be_run_is_a_failed_trial(tmp_path):
+    space = parse_space(["label_smoothing=1.5..1.9"])
+    said = []
+    (trial,) = tune(tmp_path, what(1)._replace(space=space), command(), said.append)
+    assert trial.state == "fail" and "train.label_smoothing must be" in said[-1]
+
+
+def test_other_fields_in_the_same_place_are_refused(tmp_path):
+    tune(tmp_path, what(1), command(), lambda _: None)
+    other = what(2)._replace(space=parse_space(["seed=0..9"]))
+    with pytest.raises(InputError, match=r"is of train\.learning_rate; tune the same fields"):
+        tune(tmp_path, other, command(), lambda _: None)
+
+
+def test_several_tuners_share_the_trials(tmp_path):
+    results = []
+
+    def work():
+        results.append(tune(tmp_path, what(8), command(), lambda _: None))
+
+    workers = [threading.Thread(target=work) for _ in range(2)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    # The one that ended last saw all of them; each was run once, and none failed.
+    found = max(results, key=len)
+    assert len(found) == len({t.name for t in found}) == 8
+    assert {t.state for t in found} <= {"complete", "pruned"}
+
+
+TUNER = """
+import sys
+sys.path[:0] = [{root!r}, {tests!r}]
+import test_tuning
+from bahdanau_jax import tuning
+tuning.tune(__import__("pathlib").Path({place!r}), test_tuning.what(2, 1e-4, 2e-4),
+            test_tuning.command("--pause=30"), print)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the parent's death is seen on Linux only")
+def test_a_trial_whose_tuner_was_killed_is_taken_up_again(tmp_path):
+    place, tests = tmp_path / "w", Path(__file__).parent
+    code = TUNER.format(root=str(tests.parent), tests=str(tests), place=str(place))
+    tuner = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.DEVNULL)
+    while not list(place.glob("learning_rate=*/metrics.jsonl")):
+        time.sleep(0.05)
+        assert tuner.poll() is None
+    os.kill(tuner.pid, signal.SIGKILL)
+    tuner.wait()
+    (begun,) = [path.parent.name for path in place.glob("learning_rate=*/metrics.jsonl")]
+    found = tune(place, what(2, 1e-4, 2e-4), command(), lambda _: None)
+    assert len(found) == 2
+    assert {t.state for t in found} == {"complete"}
+    assert begun in {t.name for t in found}
+
+
+def test_the_metric_is_the_one_that_chooses_checkpoints_unless_given():
+    config = tiny.config("tsv:x")
+    assert tuning.metric_of(None, config) == "dev/per"
+    assert tuning.metric_of("dev/wer", config) == "dev/wer"
+    with pytest.raises(InputError, match="as dev/wer; it is 'wer'"):
+        tuning.metric_of("wer", config)
+
+
+def test_without_optuna_the_extra_is_named(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "optuna", None)
+    with pytest.raises(InputError, match=r'pip install "bahdanau_jax\[tune\]"'):
+        tune(tmp_path, what(1), command(), print)
+
+
+def test_the_table_has_the_best_first():
+    trials = [Trial("a", "complete", 20.5), Trial("b", "pruned", math.nan)]
+    assert tuning.table(trials, "dev/wer").splitlines()[2:] == [
+        "| a | 20.5 | complete |",
+        "| b |  | pruned |",
+    ]
