@@ -23,9 +23,16 @@ class Place(enum.IntEnum):
 class Rates(NamedTuple):
     """Probabilities that a component is zeroed, from 0 up to but not 1."""
 
-    embedding: float = 0.0
-    annotations: float = 0.0
-    readout: float = 0.0
+    embedding: "float | VaryingRate" = 0.0
+    annotations: "float | VaryingRate" = 0.0
+    readout: "float | VaryingRate" = 0.0
+
+
+class VaryingRate(NamedTuple):
+    """A rate that isn't known before the program runs, as where it differs between replicas."""
+
+    threshold: Array  # random words below it zero their component, uint32[]
+    kept: Array  # probability that a component is kept, float32[]
 
 
 class Noise(NamedTuple):
@@ -50,7 +57,12 @@ def example_seeds(root: Array, step: Array, rows: Array) -> Array:
     return jax.vmap(lambda key: jax.random.bits(key, (), jnp.uint32))(keys)
 
 
-def dropout(x: Array, rate: float, noise: Noise | None, place: Place) -> Array:
+def varying_rate(rate: float) -> VaryingRate:
+    """Returns a rate as arrays; it makes the same masks as the number."""
+    return VaryingRate(jnp.uint32(_threshold(rate)), jnp.float32(1.0 - rate))
+
+
+def dropout(x: Array, rate: float | VaryingRate, noise: Noise | None, place: Place) -> Array:
     """Zeroes components at random and divides the rest by the probability of keeping them.
 
     Args:
@@ -70,7 +82,14 @@ def dropout(x: Array, rate: float, noise: Noise | None, place: Place) -> Array:
     # One integer hash an element fuses with the product below it. Threefry for every element made
     # a training step on two CPU cores 1.8 times as long, and its compilation 2.5 times.
     bits = _mix(seeds[None, :, None] ^ _mix(element))
-    return jnp.where(bits >= jnp.uint32(int(rate * 2**32)), x / (1.0 - rate), 0.0)
+    if isinstance(rate, VaryingRate):
+        return jnp.where(bits >= rate.threshold, x / rate.kept, 0.0)
+    return jnp.where(bits >= jnp.uint32(_threshold(rate)), x / (1.0 - rate), 0.0)
+
+
+def _threshold(rate: float) -> int:
+    """Returns how many of the 2^32 words are below it that zero a component."""
+    return int(rate * 2**32)
 
 
 def _mix(x: Array) -> Array:

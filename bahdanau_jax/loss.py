@@ -19,7 +19,7 @@ def token_nll(logits: Array, target: Array) -> Array:
     return jax.nn.logsumexp(logits, axis=-1) - chosen
 
 
-def smoothed_nll(logits: Array, target: Array, smoothing: float) -> Array:
+def smoothed_nll(logits: Array, target: Array, smoothing: float | Array) -> Array:
     """Returns the cross entropy with (1 - ε) one-hot + ε uniform (Szegedy et al. 2016, section 7).
 
     Args:
@@ -31,7 +31,7 @@ def smoothed_nll(logits: Array, target: Array, smoothing: float) -> Array:
       `float32[...]`, in nats; with ε = 0 it is `token_nll`.
     """
     nll = token_nll(logits, target)
-    if smoothing == 0.0:
+    if not isinstance(smoothing, Array) and smoothing == 0.0:
         return nll
     mean = jax.nn.logsumexp(logits, axis=-1) - logits.mean(axis=-1)
     return (1.0 - smoothing) * nll + smoothing * mean
