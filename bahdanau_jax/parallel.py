@@ -1,5 +1,7 @@
 """Devices: where arrays lie, and the one place that maps a function over all of them."""
 
+import resource
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -44,6 +46,15 @@ def shard(tree: Any) -> Any:
         return jax.make_array_from_process_local_data(placement, split)
 
     return jax.tree.map(place, tree)
+
+
+def peak_memory() -> int:
+    """Returns the most memory in use so far, in bytes: of a device, or on a CPU of the process."""
+    used = [device.memory_stats() for device in jax.local_devices()]
+    if all(stats and "peak_bytes_in_use" in stats for stats in used):
+        return max(stats["peak_bytes_in_use"] for stats in used if stats)
+    unit = 1 if sys.platform == "darwin" else 1024  # of ru_maxrss
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
 def on_devices(

@@ -122,6 +122,13 @@ class Progress:
         first = self._marks[0]
         return (self._now.tokens - first.tokens) / (self._now.time - first.time)
 
+    @property
+    def step_seconds(self) -> float:
+        """Seconds that a step took over the last half minute; NaN at first."""
+        if not self._marks or self._now.step <= self._marks[0].step:
+            return float("nan")
+        return (self._now.time - self._marks[0].time) / (self._now.step - self._marks[0].step)
+
     def line(self) -> str:
         """Returns the line as it stands: speed and time left over the last half minute."""
         now = self._now

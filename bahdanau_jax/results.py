@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import jax
+
 from bahdanau_jax import plots, report
 from bahdanau_jax.data import EvaluationSplit
 from bahdanau_jax.evaluation import Output
@@ -22,7 +24,8 @@ def conclude(run: TrainedRun, directory: Path, splits: list[EvaluationSplit]) ->
       directory: the workdir.
       splits: the development split, from which samples are shown, then the test splits.
     """
-    result = {"step": run.step}
+    count = sum(leaf.size for leaf in jax.tree.leaves(run.params))
+    result: dict[str, float | str] = {"step": run.step, "parameters": count}
     for number, split in enumerate(splits):
         figures, outputs = evaluate_split(run, directory, split)
         result |= {f"{split.name}/{name}": value for name, value in figures.items()}

@@ -184,6 +184,8 @@ class Trainer:
                 "train/gradient_norm": float(sums.gradient_norm),
                 "train/learning_rate": np.asarray(self._schedule(step - 1)).item(),
                 "speed/target_tokens_per_second": progress.tokens_per_second,
+                "speed/step_seconds": progress.step_seconds,
+                "speed/peak_memory_bytes": parallel.peak_memory(),
             },
         )
         loop.loss = loop.nll = loop.tokens = 0.0

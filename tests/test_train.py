@@ -150,7 +150,12 @@ def test_the_result_is_that_of_the_best_checkpoint_on_every_split(trained):
         if name.startswith("dev/"):
             assert result[name] == pytest.approx(value, rel=1e-6), name
     assert result["test/sentences"] == tiny.TEST
-    assert {name.partition("/")[0] for name in result} == {"step", "dev", "test"}
+    assert {name.partition("/")[0] for name in result} == {
+        "step",
+        "parameters",
+        "dev",
+        "test",
+    }
 
 
 def test_figures_go_to_standard_output_and_all_else_to_standard_error(trained):

@@ -1,0 +1,36 @@
+"""The mode `compare`: from a sweep's workdir to its report."""
+
+from pathlib import Path
+from typing import TextIO
+
+from bahdanau_jax.comparison import make_comparison, to_csv, to_markdown
+from bahdanau_jax.comparison_page import page
+from bahdanau_jax.errors import InputError
+from bahdanau_jax.progress import say
+from bahdanau_jax.sample_alignments import Sample, sample_alignments
+from bahdanau_jax.workdir import write_atomically
+
+PAGE, TABLE = "report.html", "results.csv"
+
+
+def report(directory: Path, stream: TextIO) -> None:
+    """Writes `report.html` and `results.csv` into a sweep's workdir, and its table to a stream.
+
+    Args:
+      directory: the sweep's workdir.
+      stream: for the table, in Markdown.
+
+    Raises:
+      InputError: there is no finished run.
+    """
+    comparison = make_comparison(directory, say)
+    samples: list[Sample] = []
+    if comparison.test_set is not None:
+        try:
+            samples = sample_alignments(comparison.results.configurations, comparison.test_set)
+        except InputError as error:
+            say(f"no alignments are drawn: {error}")
+    write_atomically(directory / TABLE, to_csv(comparison))
+    write_atomically(directory / PAGE, page(comparison, samples))
+    print(to_markdown(comparison), file=stream)
+    say(f"the report is {directory / PAGE}; each cell's figures are in {directory / TABLE}")

@@ -1,0 +1,276 @@
+import csv
+import io
+import itertools
+import json
+import math
+import random
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tiny
+
+from bahdanau_jax import comparison, grid, metrics, report, sweep, workdir
+from bahdanau_jax.cell_results import read_results, read_test_set
+from bahdanau_jax.comparison import is_on_front, make_comparison, to_csv, to_markdown
+from bahdanau_jax.comparison_figures import length_limits
+from bahdanau_jax.comparison_page import page
+from bahdanau_jax.corpus import Corpus
+from bahdanau_jax.errors import InputError
+from bahdanau_jax.plots import Alignment
+from bahdanau_jax.sample_alignments import LONGEST, Sample, choose
+from bahdanau_jax.sentence_scores import sentence_sums
+from bahdanau_jax.vocabulary import build_vocabularies
+
+WRONG = {"additive": 0.2, "projected": 0.6, "uniform": 0.6}  # share of outputs that are spoilt
+TEST = 150  # sentences
+
+
+def spoil(texts, share, chance):
+    return [f"{text} X" if chance.random() < share else text for text in texts]
+
+
+def write_run(directory, cell, data, chance):
+    """Writes what a finished run leaves behind, with outputs made up."""
+    corpus = Corpus(data)
+    directory.mkdir()
+    workdir.write_config(directory, cell.config)
+    build_vocabularies(data.vocabulary, corpus.pairs()).save(directory / "vocabulary")
+    examples = list(corpus.examples("test"))
+    share = WRONG[cell.config.model.attention.score]
+    outputs = spoil([e.references[0] for e in examples], share, chance)
+    (directory / "outputs").mkdir()
+    (directory / "outputs" / "test.txt").write_text("".join(f"{x}\n" for x in outputs))
+    counts = metrics.error_counts(
+        [x.split() for x in outputs], [[r.split() for r in e.references] for e in examples]
+    )
+    result = {
+        "step": 20,
+        "parameters": 1000,
+        "dev/wer": counts.wer,
+        "test/wer": counts.wer,
+        "test/per": counts.per,
+        "test/nll_per_token": share + chance.random() / 50,
+        "test/note": "text",
+    }
+    report.write_result(directory, result)
+    with report.MetricsWriter(directory, mirror=False) as writer:
+        for step in (10, 20):
+            loss = share + 1 / step + chance.random() / 9
+            speed = {"speed/step_seconds": 0.1, "speed/target_tokens_per_second": 1000.0 + step}
+            writer.write(step, {"train/loss": loss, "dev/wer": 100 * share, **speed})
+    start = {
+        "git": {"commit": "c0ffee", "dirty": False},
+        "versions": {"jax": "0.0.1"},
+        "devices": {"kind": "<cpu>"},
+        "fingerprints": {"data/train": "f00d"},
+    }
+    (directory / "manifest.json").write_text(json.dumps({"starts": [start]}))
+
+
+@pytest.fixture(scope="module")
+def swept(tmp_path_factory):
+    """A sweep of three scores and three seeds, of which one cell failed and one isn't begun."""
+    root = tmp_path_factory.mktemp("comparison")
+    chance = random.Random(0)
+    words = ["".join(chance.choices("abcdef", k=chance.randint(1, 6))) for _ in range(TEST)]
+    source = tiny.write_corpus(root / "corpus")
+    lines = "".join(f"{word}\t{' '.join(word.upper())}\n" for word in words)
+    (root / "corpus" / "test.tsv").write_text(lines)
+    cells = grid.expand(tiny.config(source), [f"score={','.join(WRONG)}", "seed=0,1,2"])
+    directory = root / "scores"
+    directory.mkdir()
+    sweep.list_cells(directory, cells, ["score=projected: model.attention.units 16 → 31"])
+    for cell in cells[:-2]:
+        write_run(directory / cell.name, cell, cell.config.data, chance)
+    sweep.write_failure(directory / cells[-2].name, 2, "launch.py: <no> memory")
+    return directory
+
+
+def silent(_):
+    pass
+
+
+@pytest.fixture(scope="module")
+def made(swept):
+    return make_comparison(swept, silent)
+
+
+def test_runs_that_differ_in_seeds_are_one_configuration(swept):
+    results = read_results(swept)
+    assert [(c.label, len(c.runs)) for c in results.configurations] == [
+        ("additive", 3),
+        ("projected", 3),
+        ("uniform", 1),
+    ]
+    assert [(m.name, m.why) for m in results.missing] == [
+        ("score=uniform,seed=1", "failed: launch.py: <no> memory"),
+        ("score=uniform,seed=2", "not begun"),
+    ]
+
+
+def test_what_failed_stands_at_the_top_of_table_and_page(made):
+    text = to_markdown(made)
+    assert text.startswith("**score=uniform,seed=1** failed: launch.py: <no> memory\n")
+    whole = page(made, [])
+    place = whole.index("score=uniform,seed=1")
+    assert whole.index("2 of the sweep's cells are missing") < place < whole.index("<h2>")
+    assert "&lt;no&gt; memory" in whole
+
+
+def test_means_and_deviations_are_over_seeds(made, swept):
+    results = [report.read_result(swept / f"score=additive,seed={s}") or {} for s in range(3)]
+    rates = [result["test/wer"] for result in results]
+    found = made.summaries["test/wer"]["additive"]
+    assert found.mean == pytest.approx(np.mean(rates))
+    assert found.deviation == pytest.approx(np.std(rates, ddof=1))
+    (row,) = [x for x in to_markdown(made).splitlines() if x.startswith("| additive ")]
+    assert f" {np.mean(rates):.2f} ± {np.std(rates, ddof=1):.2f} |" in row
+    assert " | 3 | 1,000 | " in row
+
+
+def test_each_pair_gets_a_sentence_and_noise_is_called_noise(made):
+    better = [pair.sentence for pair in made.pairs["wer"]]
+    assert re.match(
+        r"additive is better than projected by 3\d\.\d WER; 95 % interval 2\d\.\d to "
+        r"[45]\d\.\d; 3 seeds$",
+        better[0],
+    )
+    assert "no difference beyond the noise" in better[2]
+    assert "1 seed, so the noise between seeds isn't known" in better[2]
+    for sentence in better:
+        assert f"- {sentence}" in to_markdown(made).splitlines()
+
+
+def test_pairs_are_compared_on_the_same_sentences(made):
+    pair = made.pairs["wer"][0]
+    low, high = pair.found.sentences
+    assert low < pair.found.value < high < 0
+    assert pair.found.seeds_p < 0.05
+    # Of the loss only the seeds are known.
+    assert math.isnan(made.pairs["nll_per_token"][0].found.sentences[0])
+
+
+def test_the_csv_has_a_line_for_every_cell(made):
+    rows = list(csv.DictReader(io.StringIO(to_csv(made))))
+    assert [row["cell"] for row in rows] == [
+        f"score={score},seed={seed}" for score in WRONG for seed in range(3)
+    ]
+    assert {row["status"] for row in rows[:7]} == {"finished"}
+    assert rows[7]["status"] == "failed: launch.py: <no> memory"
+    assert rows[4]["model.attention.score"] == "projected" and rows[4]["seed"] == "1"
+    assert float(rows[4]["test/wer"]) == made.results.configurations[1].runs[1].result["test/wer"]
+    assert "test/note" not in rows[0] and rows[8]["test/wer"] == ""
+
+
+def test_the_page_is_whole_and_loads_nothing(made):
+    alignment = Alignment(np.eye(2), ["a", "</s>"], ["<A>", "</s>"], "additive: <A>")
+    whole = page(made, [Sample("a", "<A>", [alignment])])
+    assert not re.search(r"""(?:src|href)\s*=|url\(|@import|<script|<link""", whole)
+    assert "prefers-color-scheme: dark" in whole
+    for part in (
+        "c0ffee",
+        "jax 0.0.1",
+        "kind &lt;cpu&gt;",
+        "data/train f00d",
+        "model.attention.units 16 → 31",
+        "Quality by source length",
+        "Learning curves",
+        "Pareto front",
+        "additive: &lt;A&gt;",
+        "python ",
+    ):
+        assert part in whole, part
+    assert whole.count("<svg") == whole.count("</svg>") >= 8
+    assert "nan" not in whole.lower()
+
+
+def test_the_same_runs_give_the_same_files(made, swept):
+    again = make_comparison(swept, silent)
+    assert to_csv(again) == to_csv(made)
+    assert to_markdown(again) == to_markdown(made)
+    assert page(again, []) == page(made, [])
+
+
+def test_directories_of_runs_that_no_sweep_made_are_compared_by_their_fields(swept, tmp_path):
+    for name in ("additive", "projected"):
+        (tmp_path / name).symlink_to(swept / f"score={name},seed=0")
+    results = read_results(tmp_path)
+    assert [c.label for c in results.configurations] == ["additive", "projected"]
+
+
+def test_where_nothing_can_be_compared_it_is_said(swept, tmp_path):
+    with pytest.raises(InputError, match="neither a sweep nor directories of runs"):
+        read_results(tmp_path)
+    cells = grid.expand(tiny.config("tsv:x"), ["seed=0,1"])
+    sweep.list_cells(tmp_path, cells, [])
+    with pytest.raises(InputError, match=r"no finished run here to compare; seed=0 not begun"):
+        read_results(tmp_path)
+
+
+def test_sentences_are_compared_only_where_they_are_the_same(swept, tmp_path):
+    results = read_results(swept)
+    said = []
+    run = results.configurations[0].runs[0]
+    other = grid.with_values(run.config, {"data.lowercase": True})
+    changed = results.configurations[0]._replace(runs=[run._replace(config=other)])
+    assert read_test_set([results.configurations[1], changed], "test", said.append) is None
+    gone = grid.with_values(run.config, {"data.source": "tsv:gone"})
+    changed = changed._replace(runs=[run._replace(config=gone)])
+    assert read_test_set([changed], "test", said.append) is None
+    assert "tested on different data" in said[0] and "gone is no directory" in said[1]
+
+
+@pytest.mark.parametrize("kind", ["error_rate", "bleu"])
+def test_figures_from_sums_are_those_of_the_whole_text(kind):
+    chance = random.Random(1)
+    references = [
+        [" ".join(chance.choices("abcd", k=chance.randint(4, 9))) for _ in range(1 + n % 2)]
+        for n in range(40)
+    ]
+    texts = [r[0] if chance.random() < 0.5 else r[-1] + " d" for r in references]
+    sums = sentence_sums(kind, texts, references)
+    if kind == "bleu":
+        scores = metrics.text_scores(texts, references)
+        assert sums["bleu"].figure() == pytest.approx(scores["bleu"].score)
+        assert sums["chrf"].figure() == pytest.approx(scores["chrf"].score)
+        part = metrics.text_scores(texts[:9], references[:9])["bleu"].score
+        assert sums["bleu"].figure(range(9)) == pytest.approx(part)
+    else:
+        counts = metrics.error_counts(
+            [x.split() for x in texts], [[r.split() for r in known] for known in references]
+        )
+        assert sums["wer"].figure() == pytest.approx(counts.wer)
+        assert sums["per"].figure() == pytest.approx(counts.per)
+
+
+def test_the_front_holds_what_nothing_beats_in_both():
+    qualities, costs = [5, 4, 4, 3, 5], [9, 3, 4, 1, 9]
+    front = [is_on_front(n, qualities, costs) for n in range(5)]
+    assert front == [True, True, False, True, True]
+
+
+def test_lengths_fall_into_few_even_buckets():
+    assert length_limits([1, 2, 3, 4, 5, 6] * 50) == [2, 3, 4, 5]
+    limits = length_limits(list(range(1, 50)) * 9)
+    assert {b - a for a, b in itertools.pairwise(limits)} == {10}
+    assert length_limits([7]) == [8]
+
+
+def test_sentences_that_are_drawn_are_short_enough_and_in_order(made):
+    test_set = made.test_set
+    assert test_set is not None
+    numbers = choose(test_set)
+    assert numbers == sorted(set(numbers)) and len(numbers) == 3
+    assert max(test_set.lengths[n] for n in numbers) == max(test_set.lengths) <= LONGEST
+
+
+def test_many_configurations_are_compared_with_the_best_alone(made, monkeypatch):
+    monkeypatch.setattr(comparison, "ALL_PAIRS", 2)
+    pairs = comparison._pairs(made.results.configurations, "test", "wer", made.sums)
+    assert [(p.first, p.second) for p in pairs] == [
+        ("additive", "projected"),
+        ("additive", "uniform"),
+    ]
+    assert Path(made.results.directory).name == "scores"

@@ -1,0 +1,42 @@
+import io
+import shutil
+
+import pytest
+
+from bahdanau_jax import grid, sweep, workdir
+from bahdanau_jax.comparison_report import PAGE, TABLE, report
+from bahdanau_jax.config import to_json
+
+
+@pytest.fixture
+def swept(trained, tmp_path):
+    """Two cells that came to the same, both with the checkpoints of the trained run."""
+    cells = grid.expand(trained.config, ["learning_rate=0.02,0.01"])
+    sweep.list_cells(tmp_path, cells, [])
+    for cell in cells:
+        shutil.copytree(trained.directory, tmp_path / cell.name)
+        (tmp_path / cell.name / workdir.CONFIG).write_text(to_json(cell.config))
+    return tmp_path
+
+
+def test_a_report_of_trained_runs_has_their_alignments_side_by_side(swept, capsys):
+    stream = io.StringIO()
+    report(swept, stream)
+    lines = stream.getvalue().splitlines()
+    assert lines[2].startswith("| learning_rate=0.02 | 1 | ")
+    assert "learning_rate=0.02 and learning_rate=0.01: no difference beyond the noise" in lines[-1]
+    page = (swept / PAGE).read_text()
+    # Three sentences, two configurations, each a map of cells, and the same outputs in both.
+    assert page.count('aria-label="alignment"') == 6
+    assert page.count("learning_rate=0.01: ") >= 3
+    assert page.count('class="cell"') > 6 * 4
+    assert (swept / TABLE).read_text().count("\n") == 3
+    assert f"the report is {swept / PAGE}" in capsys.readouterr().err
+
+
+def test_without_checkpoints_all_but_the_alignments_is_there(swept, capsys):
+    for cell in swept.glob("learning_rate=*"):
+        shutil.rmtree(cell / "checkpoints")
+    report(swept, io.StringIO())
+    assert "no alignments are drawn: " in capsys.readouterr().err
+    assert "Quality by source length" in (swept / PAGE).read_text()
