@@ -7,8 +7,10 @@ Times one training step of R replicas that share their batch, beside R steps of 
 each other, in one run; medians over the repeats, which are interleaved. Prints a Markdown table.
 
 Hardware: 2 CPU cores.
-Time: not yet measured.
-Result: not yet measured.
+Time: 49 seconds with five repeats.
+Result: medians, 128 words a batch, 10 letters and 9 phones: one step of one replica takes 134 ms
+  alone; a step of 1, 2, 4 and 8 replicas takes 201, 203, 421 and 877 ms, which is 1.50, 0.76, 0.78
+  and 0.82 of as many steps after each other. On two cores a program of one replica doesn't pay.
 """
 
 import argparse
