@@ -122,7 +122,7 @@ def run_slurm(
                 job.name: executor.submit(SlurmCell(job.command, str(job.directory / LOG)))
                 for job in jobs
             }
-    except (RuntimeError, NameError, TypeError, submitit.core.utils.FailedJobError) as error:
+    except (RuntimeError, NameError, TypeError) as error:
         raise InputError(f"--executor=slurm: {' '.join(str(error).split())}") from error
     for job in jobs:
         started(job)

@@ -92,12 +92,11 @@ def tune(
 def _study(directory: Path, tuning: Tuning) -> Any:
     try:
         import optuna
+        from optuna.storages.journal import JournalFileBackend
     except ImportError:
         raise InputError('--tune needs Optuna; pip install "bahdanau_jax[tune]"') from None
     optuna.logging.set_verbosity(optuna.logging.ERROR)
-    storage = optuna.storages.JournalStorage(
-        optuna.storages.journal.JournalFileBackend(str(directory / JOURNAL))
-    )
+    storage = optuna.storages.JournalStorage(JournalFileBackend(str(directory / JOURNAL)))
     study = optuna.create_study(
         study_name=STUDY,
         storage=storage,
