@@ -4,6 +4,7 @@ python launch.py                                                    train the de
 python launch.py --config=experiments/cmudict.py --workdir=W        train another, or go on
 python launch.py --mode=evaluate  --workdir=W --split=test          figures of a split
 python launch.py --mode=translate --workdir=W < in.txt > out.txt    one output a line
+python launch.py --mode=translate --workdir=W --beam_size=5 --nbest=5 --input=in.txt
 python launch.py --mode=score     --workdir=W --source=F --target=G   log-probability of each
 python launch.py --mode=align     --workdir=W --source=F --target=G   Pharaoh lines, pictures
 python launch.py --mode=explain   --config=experiments/cmudict.py    each choice, and what it costs
@@ -13,22 +14,25 @@ python launch.py --config=C --tune=train.learning_rate=1e-4..1e-2:log --trials=2
 """
 
 import logging
+import os
 import sys
 from pathlib import Path
 
 from absl import flags
 from ml_collections import config_flags
 
-from bahdanau_jax import sweep_flags
+from bahdanau_jax import decode_flags, sweep_flags
 from bahdanau_jax.command_line import parse_flags
 from bahdanau_jax.errors import InputError
 from bahdanau_jax.recorded import default_workdir
+from bahdanau_jax.selection import parse_selection
 from bahdanau_jax.validation import validate
 
 MODES = ("train", "evaluate", "translate", "score", "align", "compare", "explain")
 DEFAULT = Path(__file__).parent / "experiments" / "cmudict.py"
 
-flags.adopt_module_key_flags(sweep_flags)  # so that --help shows them
+for module in (decode_flags, sweep_flags):
+    flags.adopt_module_key_flags(module)  # so that --help shows them
 _ARGUMENTS: list[str] = []  # what `parse_flags` parses; config_flags looks for fields in it
 _CONFIG = config_flags.DEFINE_config_file(
     "config",
@@ -58,7 +62,7 @@ _PICTURES = flags.DEFINE_string(
     "align: directory for what is drawn; default: alignments/given in the workdir.",
 )
 _CHECKPOINT = flags.DEFINE_string(
-    "checkpoint", "best", "All modes but train: best, latest, or a number of steps."
+    "checkpoint", "best", "All modes but train: best, latest, a number of steps, or average:N."
 )
 
 
@@ -71,6 +75,7 @@ def main(argv: list[str]) -> None:
     directory = Path(_WORKDIR.value or default_workdir(_experiment()))
     # Imported below the checks, so that a wrong flag is answered at once.
     if _MODE.value in ("train", "explain"):
+        decode_flags.refuse(_MODE.value)
         config = _CONFIG.value
         if _MODE.value == "train" and sweep_flags.wanted():
             sweep_flags.start(config, directory, Path(__file__))
@@ -86,46 +91,41 @@ def main(argv: list[str]) -> None:
 
         train(config, directory, _overrides())
         return
-    if _overrides():
-        raise InputError(
-            f"--mode={_MODE.value} takes the configuration from the workdir; leave out "
-            f"--config.{_overrides()[0]}"
-        )
-    which = _checkpoint()
+    which = parse_selection(_CHECKPOINT.value)
+    decode = decode_flags.fields(config_flags.get_override_values(flags.FLAGS["config"]))
     _configure_jax()
     if _MODE.value == "compare":
         from bahdanau_jax.comparison_report import report
 
         report(directory, sys.stdout)
         return
+    if _MODE.value == "translate":
+        decode_flags.run_translate(directory, which, decode)
+        return
     from bahdanau_jax.progress import say
     from bahdanau_jax.run import open_run, open_run_data
 
-    run = open_run(directory, which)
+    run = open_run(directory, which, decode)
     if _MODE.value == "evaluate":
         from bahdanau_jax import results
 
         split = open_run_data(directory, run.config, say).evaluation_split(_SPLIT.value)
         figures, _ = results.evaluate_split(run, directory, split)
         results.print_figures(split.name, figures)
-    elif _MODE.value in ("score", "align"):
-        from bahdanau_jax.given_pairs import given_texts
+        return
+    from bahdanau_jax.given_pairs import given_texts
 
-        texts = given_texts(run, directory, _SOURCE.value, _TARGET.value, _SPLIT.value)
-        if _MODE.value == "score":
-            from bahdanau_jax.scoring import score
+    texts = given_texts(run, directory, _SOURCE.value, _TARGET.value, _SPLIT.value)
+    if _MODE.value == "score":
+        from bahdanau_jax.scoring import score
 
-            score(run, texts, sys.stdout)
-            return
-        from bahdanau_jax.aligning import Drawing, align
+        score(run, texts, sys.stdout)
+        return
+    from bahdanau_jax.aligning import Drawing, align
 
-        pictures = Path(_PICTURES.value or directory / "alignments" / "given")
-        drawing = Drawing(pictures, _DRAW.value)
-        align(run, texts, sys.stdout, drawing, threshold=_THRESHOLD.value, gold=_GOLD.value)
-    else:
-        from bahdanau_jax.translation import translate
-
-        translate(run, sys.stdin.buffer, sys.stdout)
+    pictures = Path(_PICTURES.value or directory / "alignments" / "given")
+    drawing = Drawing(pictures, _DRAW.value)
+    align(run, texts, sys.stdout, drawing, threshold=_THRESHOLD.value, gold=_GOLD.value)
 
 
 def _configure_jax() -> None:
@@ -150,15 +150,6 @@ def _overrides() -> list[str]:
     return [f"{name}={value}" for name, value in values.items()]
 
 
-def _checkpoint():
-    value = _CHECKPOINT.value
-    if value in ("best", "latest"):
-        return value
-    if value.isdecimal():
-        return int(value)
-    raise InputError(f"--checkpoint must be best, latest or a number of steps; it is {value!r}")
-
-
 def run(argv: list[str]) -> int:
     """Runs the program; returns its exit status."""
     logging.basicConfig(format="%(levelname)s: %(message)s", level=logging.WARNING)
@@ -170,6 +161,10 @@ def run(argv: list[str]) -> int:
     except InputError as error:
         print(f"launch.py: {error}", file=sys.stderr)
         return 2
+    except BrokenPipeError:
+        # The reader of standard output went away, as `head` does: no fault, and nothing to say.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
     except KeyboardInterrupt:
         print(
             "launch.py: interrupted; the same command goes on from the last checkpoint",

@@ -127,6 +127,11 @@ class Checkpoints:
         self.wait()
         return max(self._found("best"), default=None)
 
+    def steps(self) -> list[int]:
+        """Returns the steps of all checkpoints, the newest first."""
+        self.wait()
+        return sorted({*self._found("latest"), *self._found("best")}, reverse=True)
+
     def restore(self, template: Any, which: Which = "latest") -> Restored:
         """Reads a checkpoint, after checking every byte of it.
 

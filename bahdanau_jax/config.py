@@ -133,7 +133,15 @@ class DecodeConfig:
     """How output is searched for; never changes the model."""
 
     batch_size: int = 128  # sentences decoded together
+    beam_size: int = 1  # hypotheses kept a sentence; 1: greedy. Not read when sampling
+    length_penalty: str = "average"  # none | average (the paper: per token) | gnmt
+    length_penalty_alpha: float = 0.6  # gnmt: alpha, at least 0; 0 is none
+    coverage_penalty: float = 0.0  # beta of GNMT's penalty for words not attended to; 0: none
+    min_length_ratio: float = 0.0  # output has at least this many times the source's words
     max_length_ratio: float = 2.0  # output may have this many times the source's tokens, plus 10
+    suppress_unk: bool = False  # never choose the unknown word
+    temperature: float = 0.0  # 0: search; above: sample from p^(1 / temperature)
+    seed: int = 0  # of sampling
 
 
 @dataclasses.dataclass

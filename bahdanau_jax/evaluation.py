@@ -1,22 +1,21 @@
 """Running a trained model over a split: likelihood of the references, outputs, and their scores."""
 
-import functools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import jax
 import numpy as np
 
 from bahdanau_jax import metrics, parallel
-from bahdanau_jax.batching import decoding_batches, evaluation_batches
+from bahdanau_jax.batching import evaluation_batches
 from bahdanau_jax.config import Config
 from bahdanau_jax.data import EvaluationSplit
+from bahdanau_jax.decoding import Output, Search
 from bahdanau_jax.model import Seq2Seq
-from bahdanau_jax.search import greedy
 from bahdanau_jax.step import make_eval_step
 from bahdanau_jax.token_store import TokenStore
-from bahdanau_jax.vocabulary import EOS, Vocabularies
+from bahdanau_jax.vocabulary import Vocabularies
 
 
 class Likelihood(NamedTuple):
@@ -26,37 +25,28 @@ class Likelihood(NamedTuple):
     tokens: np.ndarray  # end mark counted, int64[N]
 
 
-class Output(NamedTuple):
-    """What the model produced for one source sentence."""
-
-    tokens: list[int]  # without the end mark
-    log_probability: float  # nats, end mark counted
-    alignment: np.ndarray  # float32[T, S]; a row for the end mark too, where it was reached
-    ended: bool  # whether the end mark came before the limit
-
-
-class _Sources(NamedTuple):
-    source: np.ndarray  # int32[B, S]
-    limits: np.ndarray  # int32[B]
-
-
 class Evaluator:
     """A model's compiled evaluation functions.
 
     Attributes:
       vocabularies: of both sides.
+      search: the compiled search, for more than the best output.
     """
 
-    def __init__(self, model: Seq2Seq, config: Config, vocabularies: Vocabularies):
+    def __init__(
+        self, model: Seq2Seq, config: Config, vocabularies: Vocabularies, members: int = 0
+    ):
         """Compiles nothing yet.
 
         Args:
           model: the model.
           config: `decode` and `evaluation` are read.
           vocabularies: for the text of outputs.
+          members: models of an ensemble, whose parameters are stacked; 0 for a single model.
         """
         self.vocabularies = vocabularies
-        self._model, self._config = model, config
+        self.search = Search(model, config.decode, members)
+        self._config = config
         self._eval_step = parallel.on_devices(make_eval_step(model), outputs=0)
 
     def likelihood(self, params: dict, pairs: TokenStore) -> Likelihood:
@@ -83,25 +73,8 @@ class Evaluator:
 
     def decode_stream(self, params: dict, sources: TokenStore) -> Iterator[tuple[int, Output]]:
         """Yields (number in the store, output) as batches finish, the longest sentences first."""
-        decode = self._config.decode
-        for numbers, source in decoding_batches(
-            sources, decode.batch_size, multiple=jax.device_count()
-        ):
-            lengths = np.zeros(len(source), np.int32)
-            lengths[: len(numbers)] = sources.source_lengths[numbers]
-            limits = self._limit(lengths)
-            longest = int(self._limit(np.array(source.shape[1])))
-            # Filler rows have no source, and end before the first step.
-            found = self._search(longest)(params, parallel.shard(_Sources(source, limits)))
-            tokens, log_p, alignments = (
-                np.asarray(x).reshape(-1, *x.shape[2:])[: len(numbers)] for x in found
-            )
-            for row, number in enumerate(numbers):
-                ids = tokens[row].tolist()
-                ended = EOS in ids
-                count = ids.index(EOS) if ended else int(limits[row])
-                alignment = alignments[row, : count + ended, : lengths[row]]
-                yield int(number), Output(ids[:count], float(log_p[row]), alignment, ended)
+        for number, outputs in self.search.stream(params, sources):
+            yield number, outputs[0]
 
     def text(self, output: Output) -> str:
         """Returns an output as text."""
@@ -136,24 +109,6 @@ class Evaluator:
             found = [output.alignment for output in outputs]
             figures["alignment_accuracy"] = metrics.alignment_accuracy(found, split.alignments)
         return figures, outputs
-
-    def _limit(self, lengths: np.ndarray) -> np.ndarray:
-        """Returns the most tokens that outputs may have, end marks counted, int32."""
-        return (lengths * self._config.decode.max_length_ratio + 10).astype(np.int32)
-
-    @functools.cached_property
-    def _searches(self) -> dict[int, Callable]:
-        return {}
-
-    def _search(self, longest: int) -> Callable:
-        """Returns the search over all devices whose outputs have at most `longest` tokens."""
-        if longest not in self._searches:
-
-            def search(params, sources):
-                return greedy(self._model, params, sources.source, sources.limits, longest)
-
-            self._searches[longest] = parallel.on_devices(search, outputs=0)
-        return self._searches[longest]
 
 
 def error_rates(texts: list[str], references: list[tuple[str, ...]]) -> dict[str, float | str]:

@@ -147,6 +147,58 @@ class Progress:
         return "  ".join(parts)
 
 
+class Counter:
+    """How many lines, or whatever is counted, are done, and how fast. A context manager.
+
+    Where standard error is a terminal, one line is redrawn in place, unless results go to that
+    terminal too; elsewhere a line is printed every ten seconds at most.
+    """
+
+    def __init__(
+        self,
+        what: str,
+        out: TextIO | None = None,
+        stream: TextIO | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ):
+        """Shows nothing yet.
+
+        Args:
+          what: is counted, in the plural.
+          out: where results go; None: nowhere that would be disturbed.
+          stream: where to; standard error if None.
+          clock: seconds since any fixed moment.
+        """
+        self._what, self._stream, self._clock = what, stream or sys.stderr, clock
+        self._redraws = self._stream.isatty() and not (out is not None and out.isatty())
+        self._start = self._shown = clock()
+        self._count, self._drawn = 0, False
+
+    def __enter__(self) -> "Counter":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._drawn:
+            print(f"\r\x1b[K{self.line()}", file=self._stream, flush=True)
+
+    def update(self, count: int) -> None:
+        """Notes how many are done so far."""
+        self._count, now = count, self._clock()
+        if now - self._shown < (0.25 if self._redraws else PLAIN_INTERVAL):
+            return
+        self._shown = now
+        if self._redraws:
+            self._drawn = True
+            print(f"\r\x1b[K{self.line()}", end="", file=self._stream, flush=True)
+        else:
+            say(self.line(), self._stream)
+
+    def line(self) -> str:
+        """Returns the line as it stands: speed since the beginning."""
+        seconds = max(self._clock() - self._start, 1e-9)
+        return f"{self._count:,} {self._what}  {self._count / seconds:,.1f} {self._what}/s"
+
+
 def _duration(seconds: float) -> str:
     """Returns `0:07`, `12:34` or `3:04:05`."""
     minutes, seconds = divmod(round(max(seconds, 0)), 60)

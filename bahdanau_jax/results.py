@@ -6,7 +6,7 @@ import jax
 
 from bahdanau_jax import plots, report
 from bahdanau_jax.data import EvaluationSplit
-from bahdanau_jax.evaluation import Output
+from bahdanau_jax.decoding import Output
 from bahdanau_jax.progress import say
 from bahdanau_jax.run import TrainedRun
 from bahdanau_jax.vocabulary import EOS

@@ -1,17 +1,20 @@
 """What every mode needs of a run: its model, its data, and its parameters from a workdir."""
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import jax
 
 from bahdanau_jax import parallel, workdir
-from bahdanau_jax.checkpoint import Checkpoints, Which
+from bahdanau_jax.averaging import restore_average
+from bahdanau_jax.checkpoint import Checkpoints
 from bahdanau_jax.config import Config
 from bahdanau_jax.data import Data, open_data
 from bahdanau_jax.evaluation import Evaluator
 from bahdanau_jax.model import Seq2Seq, initial_params
+from bahdanau_jax.selection import Average, Selection
 from bahdanau_jax.validation import validate
 from bahdanau_jax.vocabulary import Vocabularies
 
@@ -43,17 +46,21 @@ def make_model(config: Config, vocabularies: Vocabularies) -> Seq2Seq:
     return Seq2Seq(config.model, vocabularies.source.size, vocabularies.target.size)
 
 
-def open_run(directory: Path, which: Which = "best") -> TrainedRun:
+def open_run(
+    directory: Path, which: Selection = "best", decode: Mapping[str, Any] | None = None
+) -> TrainedRun:
     """Reads a trained model from a workdir.
 
     Args:
       directory: the workdir.
-      which: the checkpoint: `best`, `latest`, or a step.
+      which: the checkpoint: `best`, `latest`, a step, or an `Average` of the newest.
+      decode: fields of `config.decode`, by name, that replace those of the run.
 
     Raises:
       InputError: there is no run, no good checkpoint, or no vocabulary.
     """
     config = workdir.read_config(directory)
+    config.decode = dataclasses.replace(config.decode, **(decode or {}))
     validate(config)
     vocabularies = Vocabularies.load(directory / "vocabulary")
     model = make_model(config, vocabularies)
@@ -62,7 +69,10 @@ def open_run(directory: Path, which: Which = "best") -> TrainedRun:
         jax.eval_shape(lambda: initial_params(model, jax.random.key(0))),
     )
     with Checkpoints(directory / "checkpoints") as checkpoints:
-        restored = checkpoints.restore_params(template, which)
+        if isinstance(which, Average):
+            restored = restore_average(checkpoints, template, which.count)
+        else:
+            restored = checkpoints.restore_params(template, which)
     evaluator = Evaluator(model, config, vocabularies)
     return TrainedRun(config, restored.step, restored.state, evaluator)
 

@@ -27,6 +27,7 @@ class Vocabulary(abc.ABC):
     size: int
     fingerprint: str  # 16 hexadecimal digits of the SHA-256 of what it holds
     suffix: str  # of the file that `save` writes
+    separator = " "  # between two words of a text
 
     @abc.abstractmethod
     def encode(self, text: str) -> list[int]:
@@ -98,7 +99,7 @@ class TokenVocabulary(Vocabulary):
         self.kind = kind
         self._tokens = list(tokens)
         self._ids = {token: index for index, token in enumerate(self._tokens, UNK + 1)}
-        self._separator = "" if kind == "characters" else " "
+        self.separator = "" if kind == "characters" else " "
         self.size = UNK + 1 + len(self._tokens)
         self.fingerprint = digest(json.dumps([kind, self._tokens]).encode())
 
@@ -118,7 +119,7 @@ class TokenVocabulary(Vocabulary):
         return self._tokens[token - UNK - 1]
 
     def _join(self, ids: list[int]) -> str:
-        return self._separator.join(self.tokens(ids))
+        return self.separator.join(self.tokens(ids))
 
     def _bytes(self) -> bytes:
         content = {"kind": self.kind, "fingerprint": self.fingerprint, "tokens": self._tokens}

@@ -3,7 +3,7 @@
 import dataclasses
 from typing import Any, get_type_hints
 
-from bahdanau_jax.config import Config, ModelConfig, unknown_field
+from bahdanau_jax.config import Config, DecodeConfig, ModelConfig, unknown_field
 from bahdanau_jax.errors import InputError
 
 CHOICES = {
@@ -30,6 +30,7 @@ CHOICES = {
     "train.optimizer": ("adam", "adadelta", "sgd"),
     "train.schedule": ("constant", "linear", "cosine", "inverse_sqrt"),
     "train.metric": ("nll_per_token", "per", "wer", "bleu", "chrf", "ter", "exact_match"),
+    "decode.length_penalty": ("none", "average", "gnmt"),
     "evaluation.metrics": ("bleu", "error_rate"),
 }
 
@@ -65,7 +66,13 @@ RANGES = {
     "train.dropout.readout": (0, 1),
     "train.patience": (0, None),
     "decode.batch_size": (1, None),
+    "decode.beam_size": (1, None),
+    "decode.length_penalty_alpha": (0, None),
+    "decode.coverage_penalty": (0, None),
+    "decode.min_length_ratio": (0, None),
     "decode.max_length_ratio": (0, None),
+    "decode.temperature": (0, None),
+    "decode.seed": (0, None),
     "evaluation.samples": (0, None),
     "seed": (0, None),
 }
@@ -94,6 +101,16 @@ def validate(config: Config) -> None:
     _check_model(config.model)
     _check_vocabulary(config)
     _check_training(config)
+    _check_decoding(config.decode)
+
+
+def _check_decoding(decode: DecodeConfig) -> None:
+    """Checks what the fields of `decode` say together."""
+    _refuse(
+        decode.min_length_ratio > decode.max_length_ratio,
+        f"decode.min_length_ratio={decode.min_length_ratio} is above "
+        f"decode.max_length_ratio={decode.max_length_ratio}; lower it",
+    )
 
 
 def _check_types(section: Any, prefix: str) -> None:

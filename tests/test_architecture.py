@@ -15,7 +15,8 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "bahdanau_jax"
 
 SCIENCE = {"attention", "scores", "cells", "encoder", "decoder", "readout", "dropout"}
-SCIENCE |= {"model", "loss", "search", "initialization"}
+SCIENCE |= {"model", "loss", "search", "beam", "penalties", "initialization"}
+SCIENCE |= {"stepping", "continuation", "largest"}
 DATA = {"vocabulary", "tokens", "pieces", "corpus", "sources", "tfds_source", "token_store"}
 DATA |= {"shapes", "layout", "batching", "data", "metrics"}
 DATA |= {"pharaoh", "aer", "word_alignment", "diagnostics"}

@@ -2,12 +2,13 @@ import json
 import os
 import shutil
 import signal
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 import tiny
-from launching import Launched, launch, tree_hash
+from launching import LAUNCH, Launched, launch, tree_hash
 
 from bahdanau_jax import workdir
 from bahdanau_jax.report import read_result
@@ -73,9 +74,16 @@ FLAGS = [
     (["--config.model.attention.score=bilinear"], "must be one of additive, dot, general"),
     (["--config.model.attention.score=dot"], "set model.decoder.units="),
     (["--config.data.source="], "data.source is empty"),
-    (["--mode=evaluate", "--checkpoint=newest"], "--checkpoint must be best, latest or a number"),
-    (["--mode=evaluate", "--checkpoint=-1"], "--checkpoint must be best, latest or a number"),
-    (["--mode=translate", "--config.decode.batch_size=1"], "leave out --config.decode.batch_size"),
+    (["--mode=evaluate", "--checkpoint=newest"], "--checkpoint must be best, latest, a number"),
+    (["--mode=evaluate", "--checkpoint=-1"], "--checkpoint must be best, latest, a number"),
+    (["--mode=evaluate", "--checkpoint=average:0"], "--checkpoint must be best, latest, a number"),
+    (["--mode=translate", "--ensemble=x@newest"], "--ensemble: the checkpoint behind @ must be"),
+    (["--mode=translate", "--config.train.steps=1"], "leave out --config.train.steps=1"),
+    (["--mode=translate", "--beam_size=2", "--config.decode.beam_size=2"], "are the same; give"),
+    (["--mode=translate", "--length_penalty=long"], "should be one of <none|average|gnmt>"),
+    (["--mode=translate", "--nbest=-1"], "--nbest=-1"),
+    (["--mode=translate", "--input=absent"], "--input: can't read absent (No such file"),
+    (["--beam_size=2"], "with --mode=train give --config.decode.beam_size=2"),
     (["--mode=evaluate"], "no config.json here; train in it first, or check --workdir"),
     (["--mode=translate", "--workdir=absent"], "absent: no config.json here"),
     (["--mode=evaluate", "--workdir=prose.txt"], "prose.txt"),
@@ -345,6 +353,30 @@ def test_translate_gives_a_line_for_a_line_on_standard_output_alone(finished_run
     assert done.out.decode().splitlines() == [outputs[0], "", *outputs[1:]]
     assert "1 lines are longer" in done.err
     assert tree_hash(finished_run) == before
+
+
+def test_translate_reads_and_writes_files_and_searches_as_the_flags_say(finished_run, tmp_path):
+    before = tree_hash(finished_run)
+    (tmp_path / "in.txt").write_text("fed\n\ncafe\n")
+    flags = ["--input=in.txt", "--output=out.txt", "--alignments=links.pharaoh", "--nbest=2"]
+    search = ["--beam_size=3", "--config.decode.length_penalty=none", "--checkpoint=average:2"]
+    done = launch([*TRANSLATE, *flags, *search], tmp_path)
+    assert (done.status, done.out) == (0, b""), done.err
+    rows = [line.split("\t") for line in (tmp_path / "out.txt").read_text().splitlines()]
+    assert [row[0] for row in rows] == ["1", "2", "", "1", "2"]
+    links = (tmp_path / "links.pharaoh").read_text().splitlines()
+    assert len(links) == 5 and links[2] == "" and "-" in links[0]
+    assert tree_hash(finished_run) == before
+
+
+def test_translate_ends_quietly_when_nobody_reads_on(finished_run, tmp_path):
+    (tmp_path / "in.txt").write_text("fed\ncafe\nbad\n" * 2000)
+    command = " ".join([sys.executable, str(LAUNCH), *TRANSLATE, "--input=in.txt"])
+    pipe = f"{command} | head -n 1; echo ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", pipe], cwd=tmp_path, capture_output=True, text=True)
+    first, status = done.stdout.splitlines()
+    assert first and status == "141"
+    assert done.stderr == ""
 
 
 def test_train_without_a_workdir_makes_one_named_after_the_experiment(finished_run, tmp_path):

@@ -9,8 +9,9 @@ from flax_tree import apply, random_tree
 from numpy.typing import ArrayLike
 
 from bahdanau_jax.config import AttentionConfig, DecoderConfig, EncoderConfig, ModelConfig
+from bahdanau_jax.continuation import EOS
 from bahdanau_jax.model import BOS, PAD, Seq2Seq
-from bahdanau_jax.search import EOS, Hypotheses, greedy
+from bahdanau_jax.search import Hypotheses, greedy
 
 VOCABULARY = 9
 SOURCE = np.array(

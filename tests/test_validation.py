@@ -19,6 +19,7 @@ FREE = {
     "data.directory",
     "data.lowercase",
     "data.vocabulary.joint",
+    "decode.suppress_unk",
     "model.encoder.bidirectional",
     "model.attention.bias",
     "model.attention.normalize",
@@ -34,6 +35,11 @@ FEEDING = {"model.attention.query": "current", "model.readout": "attentional"}
 
 # What is refused, what the message must say, and each of the ways out that it names.
 REFUSED = [
+    (
+        {"decode.min_length_ratio": 2.5},
+        ["decode.min_length_ratio=2.5", "decode.max_length_ratio=2.0", "lower it"],
+        [{"decode.min_length_ratio": 2.0}, {"decode.max_length_ratio": 3.0}],
+    ),
     (
         {"model.attention.score": "dot"},
         ["model.attention.score=dot", "decoder.units is 256", "have 512", "general", "projected"],

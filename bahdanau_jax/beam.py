@@ -1,0 +1,261 @@
+"""Beam search and sampling: B sentences with K hypotheses each, in one compiled loop.
+
+The search is the paper's (Bahdanau et al. 2014, section 4.2; Sutskever et al. 2014, section 3.2):
+of all one-word continuations of a sentence's live hypotheses the likeliest are kept, and a
+hypothesis that reaches the end mark keeps its place among the K. So K = 1 is greedy search.
+
+Axes: M members of an ensemble, K hypotheses, B sentences, S source tokens, L output tokens.
+"""
+
+import functools
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array, lax
+
+from bahdanau_jax.attention import Memory
+from bahdanau_jax.config import DecodeConfig
+from bahdanau_jax.continuation import EOS, allowed, extend, sample
+from bahdanau_jax.decoder import DecoderState
+from bahdanau_jax.model import BOS, PAD, Seq2Seq
+from bahdanau_jax.penalties import bound, coverage_penalty, length_penalty
+from bahdanau_jax.stepping import Stepper, take_places
+
+
+class Sentences(NamedTuple):
+    """What is to be translated, and what each sentence asks of its output."""
+
+    source: Array  # ids, int32[B, S], ending in EOS and then PAD; a row of PAD yields nothing
+    limits: Array  # most tokens of an output, end mark counted, int32[B]
+    minimum: Array  # words before the end mark may come, int32[B]; less than the limit
+    prefix: Array  # ids that outputs begin with, then PAD, int32[B, P]; P may be 0
+    number: Array  # names the sentence to the random keys of sampling, int32[B]
+
+
+class Hypotheses(NamedTuple):
+    """N outputs a sentence, the best first; fewer where the search found fewer."""
+
+    tokens: Array  # int32[B, N, L]; ends with EOS unless the limit came first, then PAD
+    log_probability: Array  # Σ_i log p(y_i), nats, float32[B, N]; 0 where there is none
+    score: Array  # with the penalties, float32[B, N]; -inf where there is none
+    alignments: Array  # float32[B, N, L, S]; zero behind the end
+
+
+class _Beam(NamedTuple):
+    """What one step hands to the next; a place is one of the K of a sentence."""
+
+    step: Array  # int32[]
+    state: DecoderState  # of every place, float32[K, B, H]; with an ensemble [M, K, B, H]
+    previous: Array  # int32[K, B]
+    log_p: Array  # of each place's hypothesis, float32[K, B]; -inf where there is none
+    length: Array  # its tokens, int32[K, B]
+    ended: Array  # whether it has its end mark, bool[K, B]
+    covered: Array  # Σ_i α_ij, float32[K, B, S]; [K, B, 0] without a coverage penalty
+    running: Array  # sentences still searched, bool[B]
+    tokens: Array  # the word that each step put in each place, int32[L, K, B]
+    parents: Array  # the place before the step of what is in a place after it, int32[L, K, B]
+    alignments: Array  # of each place before the step, float32[L, K, B, S]
+
+
+# Where the axis of the sentences is, 0, 1 or 2, in what a beam holds beside the state.
+_SENTENCE_AXES = (
+    ("running",),
+    ("previous", "log_p", "length", "ended", "covered"),
+    ("tokens", "parents", "alignments"),
+)
+
+
+def search(
+    model: Seq2Seq,
+    params: dict,
+    sentences: Sentences,
+    config: DecodeConfig,
+    *,
+    longest: int,
+    nbest: int = 1,
+    members: int = 0,
+    record: bool = True,
+) -> Hypotheses:
+    """Searches for the best outputs, or samples them where the temperature isn't 0.
+
+    PAD and BOS are never chosen; probabilities are over all V words, so that a hypothesis's
+    log-probability is that of the same target under teacher forcing. A sentence's search ends when
+    no live hypothesis can still enter its n best; the others go on.
+
+    Args:
+      model: the model.
+      params: its parameters; of an ensemble, those of all members stacked, `[M, ...]`.
+      sentences: what is to be translated.
+      config: beam size, penalties, temperature; static.
+      longest: L, no limit is larger; static.
+      nbest: N, hypotheses returned, at most K; when sampling, K itself. Static.
+      members: M, 0 for a single model; an ensemble's probability is the mean of its members'.
+      record: whether to return the alignments, which take B·K·L·S floats; else S is 0 in them.
+
+    Returns:
+      The hypotheses; those cut off at the limit come after those that ended.
+    """
+    places = nbest if config.temperature else config.beam_size
+    stepper = Stepper(model, params, members)
+    memory, start = stepper.start(sentences.source, places)
+    recorded = sentences.source.shape[1] if record else 0
+    beam = _first_beam(sentences, start, (longest, places, recorded), config)
+    sizes = _stages(len(sentences.source))
+    rows = jnp.arange(sizes[0], dtype=jnp.int32)
+    found = None
+    for size, until in zip(sizes, (*sizes[1:], 0), strict=True):
+        if size < len(rows):
+            left = jnp.argsort(~beam.running, stable=True)[:size]
+            beam, memory = _keep(stepper, beam, left), stepper.keep(memory, left, 0)
+            sentences = jax.tree.map(lambda x, left=left: x[left], sentences)
+            rows = rows[left]
+        step = functools.partial(_step, stepper, memory, sentences, config, nbest)
+        beam = lax.while_loop(lambda now, until=until: now.running.sum() > until, step, beam)
+        best = _best(beam, sentences, nbest, config)
+        if found is None:
+            found = best
+        else:
+            found = jax.tree.map(lambda x, new, rows=rows: x.at[rows].set(new), found, best)
+    assert found is not None
+    return found
+
+
+def _stages(batch: int) -> tuple[int, ...]:
+    """Returns for how many sentences the loop is compiled, the most first.
+
+    When no more than the next number are still searched, the others leave the batch: a few long
+    outputs don't cost what all cost.
+    """
+    return (batch, batch // 2, batch // 8) if batch >= 16 else (batch,)
+
+
+def _keep(stepper: Stepper, beam: _Beam, rows: Array) -> _Beam:
+    """Returns the beams of some sentences, int32[b]."""
+    state = stepper.keep(beam.state._replace(step=None), rows, 1)
+    kept = {
+        name: jnp.take(getattr(beam, name), rows, axis=axis, mode="clip")
+        for axis, names in enumerate(_SENTENCE_AXES)
+        for name in names
+    }
+    return beam._replace(state=state._replace(step=beam.state.step), **kept)
+
+
+def _step(
+    stepper: Stepper,
+    memory: Memory,
+    sentences: Sentences,
+    config: DecodeConfig,
+    nbest: int,
+    now: _Beam,
+) -> _Beam:
+    """Continues every live hypothesis of the sentences that are still searched by one word."""
+    places, recorded = len(now.log_p), now.alignments.shape[-1]
+    state, log_q, alignment = stepper.step(now.state, now.previous, memory)
+    may_come = allowed(now.step, sentences.minimum, sentences.prefix, config, log_q.shape[-1])
+    log_q = jnp.where(may_come, log_q, -jnp.inf)
+    live = ~now.ended & (now.log_p > -jnp.inf) & now.running[None]
+    if config.temperature:
+        log_p, parent, token = sample(now.log_p, now.step, sentences.number, log_q, config)
+    else:
+        log_p, parent, token = extend(now.log_p, now.ended, live, log_q)
+    # Places that are not searched any more stay as they are.
+    moved = ~now.ended & now.running[None]
+    here = jnp.broadcast_to(jnp.arange(places, dtype=jnp.int32)[:, None], parent.shape)
+    parent = jnp.where(moved, parent, here)
+    grown = moved & (log_p > -jnp.inf)
+    token = jnp.where(grown, token, PAD).astype(jnp.int32)
+    log_p = jnp.where(moved, log_p, now.log_p)
+    covered = now.covered
+    if config.coverage_penalty:
+        covered = take_places(covered + jnp.where(live[..., None], alignment, 0.0), parent)
+    found = now._replace(
+        step=now.step + 1,
+        state=stepper.reorder(state, parent),
+        previous=token,
+        log_p=log_p,
+        length=jnp.where(grown, now.step + 1, now.length),
+        ended=now.ended | (token == EOS),
+        covered=covered,
+        tokens=now.tokens.at[now.step].set(token),
+        parents=now.parents.at[now.step].set(parent),
+        alignments=now.alignments.at[now.step].set(alignment[..., :recorded]),
+    )
+    return found._replace(running=_running(found, sentences, nbest, config))
+
+
+def _first_beam(
+    sentences: Sentences, start: DecoderState, sizes: tuple[int, int, int], config: DecodeConfig
+) -> _Beam:
+    longest, places, recorded = sizes
+    batch, source_length = sentences.source.shape
+    rows = (places, batch)
+    dtype = start.cells[0][0].dtype
+    # One empty hypothesis a sentence; the first step fills the other places with its children.
+    alone = jnp.where(jnp.arange(places) == 0, 0.0, -jnp.inf).astype(dtype)
+    samples = jnp.zeros(places, dtype)
+    has_source = (sentences.source != PAD).any(axis=1)
+    return _Beam(
+        step=jnp.zeros((), jnp.int32),
+        state=start,
+        previous=jnp.full(rows, BOS, jnp.int32),
+        log_p=jnp.broadcast_to((samples if config.temperature else alone)[:, None], rows),
+        length=jnp.zeros(rows, jnp.int32),
+        ended=jnp.zeros(rows, bool),
+        covered=jnp.zeros((*rows, source_length if config.coverage_penalty else 0), dtype),
+        running=has_source & (sentences.limits > 0),
+        tokens=jnp.full((longest, *rows), PAD, jnp.int32),
+        parents=jnp.broadcast_to(
+            jnp.arange(places, dtype=jnp.int32)[None, :, None], (longest, *rows)
+        ),
+        alignments=jnp.zeros((longest, *rows, recorded), dtype),
+    )
+
+
+def _scores(beam: _Beam, source: Array, config: DecodeConfig) -> Array:
+    """Returns log p / lp(n) + cp of every place, `float[K, B]`."""
+    scores = beam.log_p / length_penalty(config, beam.length.astype(beam.log_p.dtype))
+    if config.coverage_penalty:
+        words = (source != PAD) & (source != EOS)
+        scores += coverage_penalty(config, beam.covered, words[None])
+    return scores
+
+
+def _running(beam: _Beam, sentences: Sentences, nbest: int, config: DecodeConfig) -> Array:
+    """Returns the sentences in which something may still enter the n best, `bool[B]`."""
+    limits = sentences.limits
+    live = ~beam.ended & (beam.log_p > -jnp.inf)
+    running = beam.running & live.any(axis=0) & (beam.step < limits)
+    if config.temperature:
+        return running
+    ended = jnp.where(beam.ended, _scores(beam, sentences.source, config), -jnp.inf)
+    worst_kept = lax.top_k(ended.T, nbest)[0][:, -1]
+    limit = jnp.broadcast_to(limits[None].astype(beam.log_p.dtype), beam.log_p.shape)
+    best_possible = jnp.where(live, bound(config, beam.log_p, limit), -jnp.inf).max(axis=0)
+    return running & (best_possible > worst_kept)
+
+
+def _best(beam: _Beam, sentences: Sentences, nbest: int, config: DecodeConfig) -> Hypotheses:
+    """Ranks the places and follows each of the n best back to its first word."""
+    (longest, places, batch), limits = beam.tokens.shape, sentences.limits
+    cut = ~beam.ended & (beam.log_p > -jnp.inf) & (beam.length == limits[None]) & (limits > 0)[None]
+    scores = jnp.where(beam.ended | cut, _scores(beam, sentences.source, config), -jnp.inf)
+    order = jnp.lexsort((-scores, ~beam.ended), axis=0)[:nbest].astype(jnp.int32)
+    scores = jnp.take_along_axis(scores, order, axis=0)
+    found = scores > -jnp.inf
+
+    def back(place: Array, step: tuple[Array, Array]):
+        tokens, parents = step
+        before = jnp.take_along_axis(parents, place, axis=0)
+        return before, (jnp.take_along_axis(tokens, place, axis=0), before)
+
+    _, (tokens, before) = lax.scan(back, order, (beam.tokens, beam.parents), reverse=True)
+    tokens = jnp.where(found[None], tokens, PAD)
+    rows = before * batch + jnp.arange(batch, dtype=jnp.int32)[None, None]
+    flat = beam.alignments.reshape(longest, places * batch, beam.alignments.shape[-1])
+    alignments = jax.vmap(lambda alignment, rows: alignment[rows])(flat, rows)
+    alignments = jnp.where((tokens != PAD)[..., None], alignments, 0.0)
+    log_p = jnp.where(found, jnp.take_along_axis(beam.log_p, order, axis=0), 0.0)
+    return Hypotheses(
+        tokens.transpose(2, 1, 0), log_p.T, scores.T, alignments.transpose(2, 1, 0, 3)
+    )

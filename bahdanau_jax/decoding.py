@@ -1,0 +1,159 @@
+"""Decoding a store of sentences: batches through the compiled search, hypotheses out of it."""
+
+import functools
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from bahdanau_jax import parallel
+from bahdanau_jax.batching import decoding_batches
+from bahdanau_jax.beam import Hypotheses, Sentences, search
+from bahdanau_jax.config import DecodeConfig
+from bahdanau_jax.model import Seq2Seq
+from bahdanau_jax.shapes import round_up
+from bahdanau_jax.token_store import TokenStore
+from bahdanau_jax.vocabulary import EOS, PAD
+
+ALIGNMENT_BYTES = 1 << 30  # a batch of very long sentences whose alignments need more has none
+
+
+class Output(NamedTuple):
+    """What the model produced for one source sentence."""
+
+    tokens: list[int]  # without the end mark
+    log_probability: float  # nats, end mark counted
+    alignment: np.ndarray  # float32[T, S]; a row for the end mark too, where it was reached.
+    # [T, 0] where alignments weren't asked for, or would take too much memory
+    ended: bool  # whether the end mark came before the limit
+    score: float  # the log-probability with the penalties of `decode` in force
+
+
+class Search:
+    """A model's search, compiled once a shape."""
+
+    def __init__(self, model: Seq2Seq, config: DecodeConfig, members: int = 0):
+        """Compiles nothing yet.
+
+        Args:
+          model: the model.
+          config: beam, penalties and the rest; never changes the model.
+          members: models of an ensemble, whose parameters are stacked; 0 for a single model.
+        """
+        self._model, self._config, self._members = model, config, members
+
+    def stream(
+        self,
+        params: dict,
+        sources: TokenStore,
+        *,
+        nbest: int = 1,
+        names: Sequence[int] | None = None,
+        forced: bool = False,
+        alignments: bool = True,
+    ) -> Iterator[tuple[int, list[Output]]]:
+        """Yields (number in the store, outputs) as batches finish, the longest sentences first.
+
+        Args:
+          params: the model's parameters, replicated; of an ensemble, stacked.
+          sources: source ids; targets are read only where `forced`.
+          nbest: outputs a sentence, the best first; fewer where the search found fewer, and an
+            empty one where it found none.
+          names: what the keys of sampling call each sentence; None: its number in the store.
+          forced: whether outputs begin with the store's targets.
+          alignments: whether they are wanted.
+        """
+        prefixed = int(sources.target_lengths.max(initial=1)) - 1 if forced else 0
+        width = round_up(prefixed) if prefixed else 0
+        running: tuple[np.ndarray, np.ndarray, Hypotheses] | None = None
+        for numbers, source in decoding_batches(
+            sources, self._config.batch_size, multiple=jax.device_count()
+        ):
+            rows, count = len(source), len(numbers)
+            lengths = np.zeros(rows, np.int32)
+            lengths[:count] = sources.source_lengths[numbers]
+            prefix = self._prefixes(sources, numbers, rows, width)
+            named = np.zeros(rows, np.int32)
+            named[:count] = numbers if names is None else np.asarray(names)[numbers]
+            limits = self._limit(lengths) + (prefix != PAD).sum(axis=1, dtype=np.int32)
+            least = np.maximum(lengths - 1, 0) * self._config.min_length_ratio
+            # Filler rows have no source, and end before the first step.
+            asked: list[Any] = [source, limits, least.astype(np.int32), prefix, named]
+            batch = Sentences(*asked)
+            longest = int(self._limit(np.array(source.shape[1]))) + width
+            needed = 4 * source.size * longest * max(nbest, self._config.beam_size)
+            record = alignments and needed <= ALIGNMENT_BYTES
+            found = self._compiled(longest, nbest, record)(params, parallel.shard(batch))
+            # The next batch is searched while the host reads this one.
+            if running is not None:
+                yield from _read(*running)
+            running = numbers, lengths, found
+        if running is not None:
+            yield from _read(*running)
+
+    def _limit(self, lengths: np.ndarray) -> np.ndarray:
+        """Returns the most tokens that outputs may have, end marks counted, int32."""
+        return (lengths * self._config.max_length_ratio + 10).astype(np.int32)
+
+    @functools.cached_property
+    def _functions(self) -> dict[tuple[int, int, bool], Callable]:
+        return {}
+
+    def _compiled(self, longest: int, nbest: int, record: bool) -> Callable:
+        """Returns the search over all devices whose outputs have at most `longest` tokens."""
+        key = (longest, nbest, record)
+        if key not in self._functions:
+
+            def found(params, sentences):
+                return search(
+                    self._model,
+                    params,
+                    sentences,
+                    self._config,
+                    longest=longest,
+                    nbest=nbest,
+                    members=self._members,
+                    record=record,
+                )
+
+            self._functions[key] = parallel.on_devices(found, outputs=0)
+        return self._functions[key]
+
+    @staticmethod
+    def _prefixes(sources: TokenStore, numbers: np.ndarray, rows: int, width: int) -> np.ndarray:
+        """Returns what outputs begin with, without end marks, `int32[rows, width]`."""
+        if not width:
+            return np.zeros((rows, 0), np.int32)
+        targets = sources.targets(numbers, rows, width + 1)[:, :width]
+        return np.where(targets == EOS, PAD, targets)
+
+
+def _read(
+    numbers: np.ndarray, lengths: np.ndarray, found: Hypotheses
+) -> Iterator[tuple[int, list[Output]]]:
+    """Waits for a batch, and yields what was found for each of its sentences."""
+    tokens, log_p, scores, alignments = (
+        np.asarray(x).reshape(len(lengths), *x.shape[2:]) for x in found
+    )
+    for row, number in enumerate(numbers):
+        yield (
+            int(number),
+            [
+                _output(
+                    tokens[row, place].tolist(),
+                    float(log_p[row, place]),
+                    alignments[row, place, :, : lengths[row]],
+                    float(scores[row, place]),
+                )
+                for place in range(tokens.shape[1])
+                if place == 0 or scores[row, place] > -np.inf
+            ],
+        )
+
+
+def _output(tokens: list[int], log_p: float, alignment: np.ndarray, score: float) -> Output:
+    """Cuts one hypothesis off at its end."""
+    ended = EOS in tokens
+    count = tokens.index(EOS) if ended else len(tokens) - tokens.count(PAD)
+    return Output(tokens[:count], log_p, alignment[: count + ended], ended, score)

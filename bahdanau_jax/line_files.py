@@ -1,0 +1,175 @@
+"""Lines of text from a file or a pipe, as they come; lines to a file that appears whole."""
+
+import contextlib
+import os
+import queue
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import BinaryIO, TextIO
+
+from bahdanau_jax.errors import InputError
+
+PATIENCE = 0.05  # seconds without a new line after which those that came are handed on
+
+
+@contextlib.contextmanager
+def open_input(path: str | None, flag: str = "--input") -> Iterator[BinaryIO]:
+    """Opens a file of lines, or standard input.
+
+    Args:
+      path: of a file, which is checked whole before it is handed on; None: standard input.
+      flag: what a complaint calls it.
+
+    Raises:
+      InputError: it can't be read, or isn't UTF-8.
+    """
+    if path is None:
+        # Not `sys.stdin.buffer`: the thread that reads it may outlive everything else, and Python
+        # can't end while another thread holds that object's lock.
+        yield open(os.dup(sys.stdin.fileno()), "rb")  # noqa: SIM115
+        return
+    try:
+        with open(path, "rb") as stream:
+            if stream.seekable():
+                for _ in read_lines(stream, path):
+                    pass
+                stream.seek(0)
+            yield stream
+    except OSError as error:
+        if error.filename != path:
+            raise
+        raise InputError(f"{flag}: can't read {path} ({error.strerror})") from error
+
+
+@contextlib.contextmanager
+def open_output(path: str | None) -> Iterator[TextIO]:
+    """Opens a file for lines, or standard output, as UTF-8.
+
+    Args:
+      path: of the file, which replaces what was there when the context ends well: until then
+        lines go to the same name with `.partial` behind it. None: standard output.
+
+    Raises:
+      InputError: it can't be written.
+    """
+    if path is None:
+        reconfigure = getattr(sys.stdout, "reconfigure", None)
+        if reconfigure is not None:
+            reconfigure(encoding="utf-8")
+        yield sys.stdout
+        return
+    target = Path(path)
+    partial = target.with_name(target.name + ".partial")
+    try:
+        if target.is_dir():
+            raise IsADirectoryError(21, "Is a directory", path)
+        stream = partial.open("w", encoding="utf-8", newline="")
+    except OSError as error:
+        raise InputError(f"can't write {path} ({error.strerror}); name another file") from error
+    with stream:
+        yield stream
+    os.replace(partial, target)
+
+
+def read_lines(lines: BinaryIO, name: str = "input") -> Iterator[str]:
+    """Yields lines without their ends; a byte-order mark and carriage returns are stripped.
+
+    Args:
+      lines: UTF-8 text.
+      name: what a complaint calls it.
+
+    Raises:
+      InputError: a line is not valid UTF-8; names its number.
+    """
+    for number, line in enumerate(lines, 1):
+        try:
+            text = line.decode("utf-8-sig" if number == 1 else "utf-8")
+        except UnicodeDecodeError as error:
+            raise InputError(
+                f"{name} line {number} is not valid UTF-8 (byte {error.start + 1}); convert the "
+                "text to UTF-8"
+            ) from error
+        yield text.rstrip("\r\n")
+
+
+def chunks(lines: Iterator[str], first: int, size: int) -> Iterator[list[str]]:
+    """Groups lines, without keeping back what came when no more comes for a while.
+
+    A thread reads ahead, by one chunk at most. An error of `lines` is raised after the lines
+    before it have been yielded.
+
+    Args:
+      lines: what to group.
+      first: lines of the first group, at most; each further one may be twice as large.
+      size: lines of a group, at most.
+
+    Yields:
+      At least one line.
+    """
+    read: queue.Queue[str | BaseException | None] = queue.Queue(maxsize=size)
+
+    def fill() -> None:
+        try:
+            for line in lines:
+                read.put(line)
+            read.put(None)
+        except BaseException as error:
+            read.put(error)
+
+    threading.Thread(target=fill, daemon=True, name="lines").start()
+    chunk: list[str] = []
+    limit = min(first, size)
+    while True:
+        try:
+            line = read.get(timeout=PATIENCE if chunk else None)
+        except queue.Empty:
+            yield chunk
+            chunk = []
+            continue
+        if isinstance(line, str):
+            chunk.append(line)
+        if chunk and (len(chunk) >= limit or not isinstance(line, str)):
+            yield chunk
+            chunk, limit = [], min(2 * limit, size)
+        if line is None:
+            return
+        if isinstance(line, BaseException):
+            raise line
+
+
+class InOrder:
+    """Writes texts in the order of their numbers, each as soon as those before it are there.
+
+    Attributes:
+      written: texts that have been written.
+    """
+
+    def __init__(self, streams: Sequence[TextIO], texts: list[tuple[str, ...] | None]):
+        """Writes what is known from the beginning.
+
+        Args:
+          streams: where the parts of a text go.
+          texts: a part for each stream, at least; None for what comes later.
+        """
+        self._streams, self._texts = streams, texts
+        self.written = 0
+        self._write()
+
+    def put(self, number: int, text: tuple[str, ...]) -> None:
+        """Takes a text that was None."""
+        self._texts[number] = text
+        if number == self.written:
+            self._write()
+
+    def _write(self) -> None:
+        while self.written < len(self._texts):
+            text = self._texts[self.written]
+            if text is None:
+                break
+            for stream, part in zip(self._streams, text, strict=False):
+                stream.write(part)
+            self.written += 1
+        for stream in self._streams:
+            stream.flush()
