@@ -50,7 +50,7 @@ _SPLIT = flags.DEFINE_string(
 _SOURCE = flags.DEFINE_string("source", None, "score, align: file of sources, in place of a split.")
 _TARGET = flags.DEFINE_string("target", None, "score, align: file of targets, a line each.")
 _GOLD = flags.DEFINE_string(
-    "gold", None, "align: gold links, Pharaoh lines (i-j sure, i?j possible) or a table."
+    "gold", None, "evaluate, align: gold links, Pharaoh lines (i-j sure, i?j possible) or a table."
 )
 _THRESHOLD = flags.DEFINE_float(
     "threshold", None, "align: link words of at least this weight; default: to the heaviest.", 0, 1
@@ -108,10 +108,14 @@ def main(argv: list[str]) -> None:
     run = open_run(directory, which, decode)
     if _MODE.value == "evaluate":
         from bahdanau_jax import results
+        from bahdanau_jax.gold_comparison import with_gold
 
         split = open_run_data(directory, run.config, say).evaluation_split(_SPLIT.value)
+        if _GOLD.value:
+            split = with_gold(run, split, _GOLD.value)
         figures, _ = results.evaluate_split(run, directory, split)
         results.print_figures(split.name, figures)
+        results.print_parts(directory, split.name)
         return
     from bahdanau_jax.given_pairs import given_texts
 

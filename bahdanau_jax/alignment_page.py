@@ -35,7 +35,8 @@ h2 {{ font-size: 1rem; margin: 0 0 .5rem; color: var(--soft); font-weight: 600; 
 table {{ border-collapse: collapse; }}
 th {{ font-weight: 400; }}
 thead th {{ vertical-align: bottom; padding: 0; }}
-thead span {{ display: block; writing-mode: vertical-rl; rotate: 180deg; padding: .3rem .15rem;
+thead span {{ display: block; writing-mode: vertical-rl; text-orientation: sideways;
+  rotate: 180deg; padding: .3rem .15rem;
   border-radius: .2rem; white-space: nowrap; }}
 tbody th {{ text-align: right; padding: 0 .5rem; white-space: nowrap; cursor: default;
   border-radius: .2rem; }}
@@ -43,7 +44,7 @@ td {{ width: 1.5rem; height: 1.5rem; min-width: 1.5rem; padding: 0; border: 1px 
   background: rgb(var(--heat) / var(--w)); }}
 td.sure {{ box-shadow: inset 0 0 0 2px var(--mark); }}
 td.possible {{ box-shadow: inset 0 0 0 1px var(--mark); }}
-thead span, tbody th {{ background: rgb(var(--heat) / var(--lit, 0)); }}
+thead span, tbody th {{ background: rgb(var(--heat) / calc(.6 * var(--lit, 0))); }}
 tbody tr:hover th, tbody th:focus-visible {{ font-weight: 600; outline: 2px solid var(--mark); }}
 tbody tr:hover td {{ border-block-color: var(--mark); }}
 </style>

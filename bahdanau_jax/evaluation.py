@@ -12,6 +12,7 @@ from bahdanau_jax.batching import evaluation_batches
 from bahdanau_jax.config import Config
 from bahdanau_jax.data import EvaluationSplit
 from bahdanau_jax.decoding import Output, Search
+from bahdanau_jax.diagnostics import diagnostics
 from bahdanau_jax.model import Seq2Seq
 from bahdanau_jax.step import make_eval_step
 from bahdanau_jax.token_store import TokenStore
@@ -23,6 +24,13 @@ class Likelihood(NamedTuple):
 
     nll: np.ndarray  # Σ_i -log p(y_i), nats, float64[N]
     tokens: np.ndarray  # end mark counted, int64[N]
+
+
+class Measured(NamedTuple):
+    """What a model made of a split."""
+
+    likelihood: Likelihood  # of every reference, in the order of `EvaluationSplit.pairs`
+    outputs: list[Output]  # of every example
 
 
 class Evaluator:
@@ -92,8 +100,16 @@ class Evaluator:
         Returns:
           Figures by name, and the outputs in the split's order.
         """
-        likelihood = self.likelihood(params, split.pairs)
-        outputs = self.decode(params, split.sources)
+        measured = self.measure(params, split)
+        return self.figures(split, measured), measured.outputs
+
+    def measure(self, params: dict, split: EvaluationSplit) -> Measured:
+        """Runs the model over a split: everything that figures are computed from."""
+        return Measured(self.likelihood(params, split.pairs), self.decode(params, split.sources))
+
+    def figures(self, split: EvaluationSplit, measured: Measured) -> dict[str, float | str]:
+        """Computes all figures of a split, by name, from what `measure` found."""
+        likelihood, outputs = measured
         nll_per_token = likelihood.nll.sum() / likelihood.tokens.sum()
         figures: dict[str, float | str] = {
             "nll_per_token": float(nll_per_token),
@@ -105,10 +121,10 @@ class Evaluator:
         references = [example.references for example in split.examples]
         scores = error_rates if self._config.evaluation.metrics == "error_rate" else text_scores
         figures |= scores(texts, references)
+        alignments = [output.alignment for output in outputs]
         if split.alignments is not None:
-            found = [output.alignment for output in outputs]
-            figures["alignment_accuracy"] = metrics.alignment_accuracy(found, split.alignments)
-        return figures, outputs
+            figures["alignment_accuracy"] = metrics.alignment_accuracy(alignments, split.alignments)
+        return figures | diagnostics(alignments)
 
 
 def error_rates(texts: list[str], references: list[tuple[str, ...]]) -> dict[str, float | str]:
@@ -120,7 +136,10 @@ def error_rates(texts: list[str], references: list[tuple[str, ...]]) -> dict[str
 
 
 def text_scores(texts: list[str], references: list[tuple[str, ...]]) -> dict[str, float | str]:
-    """Returns BLEU, chrF and TER with sacreBLEU's signatures, and exact match in percent."""
+    """Returns BLEU, chrF and TER with sacreBLEU's signatures, and exact match in percent.
+
+    `bleu_lowercase` ignores case, for comparison with papers that tokenised and lowercased.
+    """
     figures: dict[str, float | str] = {}
     for name, (score, signature) in metrics.text_scores(texts, references).items():
         figures[name], figures[f"{name}_signature"] = score, signature

@@ -6,7 +6,7 @@ Counts are summed over the sentences and divided once, at the end.
 import bisect
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -167,7 +167,7 @@ def text_scores(
         `none` (for text that is tokenised).
 
     Returns:
-      `bleu`, `chrf` and `ter`.
+      `bleu`, `bleu_lowercase` (always without case), `chrf` and `ter`.
 
     Raises:
       ValueError: there is no sentence, the numbers of sentences differ, or one has no reference.
@@ -178,19 +178,47 @@ def text_scores(
 
     if not hypotheses or len(hypotheses) != len(references) or not all(references):
         raise ValueError("needs as many sentences as lists of references, and none of them empty")
-    # sacreBLEU takes one stream for each reference's number, None where a sentence has fewer.
-    most = max(len(candidates) for candidates in references)
-    streams = [[c[k] if k < len(c) else None for c in references] for k in range(most)]
+    streams = reference_streams(references)
     metrics = {
         "bleu": BLEU(lowercase=lowercase, tokenize=tokenize, force=True),
+        "bleu_lowercase": BLEU(lowercase=True, tokenize=tokenize, force=True),
         "chrf": CHRF(lowercase=lowercase),
         "ter": TER(case_sensitive=not lowercase),
     }
     scores = {}
     for name, metric in metrics.items():
-        score = metric.corpus_score(list(hypotheses), streams).score  # type: ignore[arg-type]
+        score = metric.corpus_score(list(hypotheses), streams).score
         scores[name] = TextScore(float(score), str(metric.get_signature()))
     return scores
+
+
+def ter_counts(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> np.ndarray:
+    """Returns what each sentence adds to TER, float64[N, 2]: edits, words of its references.
+
+    Args:
+      hypotheses: as of `text_scores`.
+      references: as of `text_scores`; of several, the words are counted in their mean.
+    """
+    from sacrebleu.metrics.ter import TER
+
+    # Its lower-level step: the public ones give a rate of all sentences, or start for each anew.
+    counts = TER(case_sensitive=True)._extract_corpus_statistics(
+        list(hypotheses), reference_streams(references)
+    )
+    return np.asarray(counts, np.float64).reshape(-1, 2)
+
+
+def reference_streams(references: Sequence[Sequence[str]]) -> Any:
+    """Returns references as sacreBLEU takes them.
+
+    Args:
+      references: one or more texts for each sentence.
+
+    Returns:
+      One list a reference's number; None where a sentence has fewer, which sacreBLEU's types deny.
+    """
+    most = max(len(candidates) for candidates in references)
+    return [[c[k] if k < len(c) else None for c in references] for k in range(most)]
 
 
 class LengthBucket(NamedTuple):

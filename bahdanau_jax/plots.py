@@ -210,7 +210,7 @@ def by_length(
         else:
             axes.plot(places, scores, label=name, marker="o")
     axes.set_xticks(places, [f"{_span(low, high)}\nn={n}" for low, high, n in buckets[0]])
-    axes.set_xlabel("source length (tokens) and sentences")
+    axes.set_xlabel("source length, and number of sentences")
     axes.set_ylabel(quantity, parse_math=False)
     _legend(axes)
     figure.savefig(path)

@@ -4,13 +4,13 @@ from pathlib import Path
 
 import jax
 
-from bahdanau_jax import plots, report
+from bahdanau_jax import evaluation_report, plots, report
 from bahdanau_jax.data import EvaluationSplit
 from bahdanau_jax.decoding import Output
+from bahdanau_jax.evaluation_report import tokens
+from bahdanau_jax.gold_comparison import compare_with_gold
 from bahdanau_jax.progress import say
 from bahdanau_jax.run import TrainedRun
-from bahdanau_jax.vocabulary import EOS
-from bahdanau_jax.workdir import write_atomically
 
 HEAT_MAPS = 6  # drawn on one page
 LONGEST_DRAWN = 40  # tokens a side; longer pairs make unreadable heat maps
@@ -40,13 +40,14 @@ def conclude(run: TrainedRun, directory: Path, splits: list[EvaluationSplit]) ->
             if name.startswith(f"{split.name}/")
         }
         print_figures(split.name, figures)
+        print_parts(directory, split.name)
     say(f"alignments drawn in {path}; figures in {directory / report.RESULT}")
 
 
 def evaluate_split(
     run: TrainedRun, directory: Path, split: EvaluationSplit
 ) -> tuple[dict[str, float | str], list[Output]]:
-    """Evaluates a split and saves its outputs, one a line, in `outputs/SPLIT.txt`.
+    """Evaluates a split; saves its outputs, their alignments, and its figures in parts.
 
     Args:
       run: the trained model.
@@ -57,12 +58,14 @@ def evaluate_split(
       Figures by name, and the outputs in the split's order.
     """
     say(f"evaluating {len(split.examples):,} examples of {split.name} (parameters of {run.step:,})")
-    figures, outputs = run.evaluator.evaluate(run.params, split)
-    folder = directory / "outputs"
-    folder.mkdir(exist_ok=True)
-    lines = [run.evaluator.text(output) + "\n" for output in outputs]
-    write_atomically(folder / f"{split.name}.txt", "".join(lines))
-    return figures, outputs
+    measured = run.evaluator.measure(run.params, split)
+    figures = run.evaluator.figures(split, measured)
+    comparison = None if split.links is None else compare_with_gold(run, split)
+    if comparison is not None:
+        figures |= comparison.figures()
+    evaluation_report.write_outputs(run, directory, split, measured)
+    evaluation_report.write_parts(run, directory, split, measured, comparison)
+    return figures, measured.outputs
 
 
 def draw(run: TrainedRun, directory: Path, split: EvaluationSplit, outputs: list[Output]) -> Path:
@@ -93,11 +96,6 @@ def draw(run: TrainedRun, directory: Path, split: EvaluationSplit, outputs: list
     return path
 
 
-def tokens(vocabulary, ids: list[int]) -> list[str]:
-    """Returns the tokens of a sentence and a mark for its end, as an alignment's axis has them."""
-    return [*vocabulary.tokens(ids), *vocabulary.tokens([EOS])]
-
-
 def one_line(figures: dict[str, float | str]) -> str:
     """Returns figures on one line, for a person: numbers only."""
     shown = {name: x for name, x in figures.items() if isinstance(x, float)}
@@ -112,6 +110,12 @@ def print_figures(name: str, figures: dict[str, float | str]) -> None:
         shown = f"{value:.4f}" if isinstance(value, float) else value
         signature = figures.get(f"{figure}_signature", "")
         print(f"{name}/{figure}\t{shown}" + (f"\t{signature}" if signature else ""), flush=True)
+
+
+def print_parts(directory: Path, name: str) -> None:
+    """Prints a split's intervals, and its figures by source length and other parts."""
+    for line in evaluation_report.part_lines(directory, name):
+        print(line, flush=True)
 
 
 def _print_samples(run: TrainedRun, split: EvaluationSplit, outputs: list[Output]) -> None:

@@ -44,8 +44,7 @@ def sentence_sums(
     from sacrebleu.metrics.chrf import CHRF
 
     # Its own lower-level steps: the public ones start from text, for every sample again.
-    most = max(map(len, references))
-    streams: Any = [[r[k] if k < len(r) else None for r in references] for k in range(most)]
+    streams = metrics.reference_streams(references)
     found = {}
     for name, metric in (("bleu", BLEU(force=True)), ("chrf", CHRF())):
         sums = metric._extract_corpus_statistics(list(texts), streams)

@@ -34,7 +34,7 @@ def get_config() -> Config:
     model.attention.units = 128
     model.readout_units = 128
 
-    train.epochs = 25
+    train.epochs = 30
     train.batch_size = 32
     train.learning_rate = 1.5e-3
     train.schedule = "cosine"

@@ -333,7 +333,8 @@ def test_evaluate_prints_the_figures_of_the_split_and_writes_its_outputs(finishe
     (finished_run / "outputs" / "test.txt").rename(tmp_path / "before.txt")
     done = launch([*EVALUATE, "--split=test"], tmp_path)
     assert done.status == 0, done.err
-    printed = dict(line.split("\t")[:2] for line in done.out.decode().splitlines())
+    lines = [line for line in done.out.decode().splitlines() if not line.startswith("test, ")]
+    printed = dict(line.split("\t")[:2] for line in lines)
     assert set(printed) == {name for name in result if name.startswith("test/")}
     for name, shown in printed.items():
         assert float(shown) == pytest.approx(result[name], abs=1e-4)

@@ -187,6 +187,8 @@ def test_case_counts_unless_told_and_the_signature_says_so():
     lowered = text_scores(hypotheses, references, lowercase=True)
     assert cased["bleu"].score < 50
     assert "case:mixed" in cased["bleu"].signature
+    assert cased["bleu_lowercase"].score == pytest.approx(100)
+    assert "case:lc" in cased["bleu_lowercase"].signature
     for name in ("bleu", "chrf"):
         assert lowered[name].score == pytest.approx(100)
     assert lowered["ter"].score == 0

@@ -66,6 +66,7 @@ def test_a_workdir_holds_what_the_run_was_and_what_came_of_it(trained):
         "alignments",
         "checkpoints",
         "config.json",
+        "evaluation",
         "manifest.json",
         "metrics.jsonl",
         "outputs",
@@ -166,7 +167,8 @@ def test_figures_go_to_standard_output_and_all_else_to_standard_error(trained):
     for name, shown in figures.items():
         assert float(shown) == pytest.approx(result[name], abs=1e-4)
     samples = lines[: trained.config.evaluation.samples]
-    assert len(lines) == len(samples) + len(figures)
+    parts = [line for line in lines if line.startswith(("dev, ", "test, "))]
+    assert len(lines) == len(samples) + len(figures) + len(parts)
     for sample in samples:
         source, output, reference = sample.split("\t")
         assert reference[0] == ("=" if output in reference[2:].split(" | ") else "≠")

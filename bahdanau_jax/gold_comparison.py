@@ -1,0 +1,83 @@
+"""A run's alignments against gold links, beside two baselines that need no training."""
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from bahdanau_jax import aer
+from bahdanau_jax.aer import LinkCounts
+from bahdanau_jax.aligning import align_pairs
+from bahdanau_jax.data import EvaluationSplit
+from bahdanau_jax.forcing import Forcing
+from bahdanau_jax.given_pairs import GivenPairs
+from bahdanau_jax.pharaoh import GoldLinks, read_gold
+from bahdanau_jax.run import TrainedRun
+from bahdanau_jax.word_alignment import WordAlignment
+
+THRESHOLDS = (0.05, 0.1, 0.2, 0.3, 0.5)
+
+
+class GoldComparison(NamedTuple):
+    """Links compared with the gold ones.
+
+    Attributes:
+      argmax: of each pair, the heaviest word of each target word.
+      methods: sums over all pairs by how the links were chosen, `argmax` among them.
+    """
+
+    argmax: list[LinkCounts]
+    methods: dict[str, LinkCounts]
+
+    def figures(self) -> dict[str, float]:
+        """Returns AER, precision and recall by argmax, and the baselines' AER, in percent."""
+        found = self.methods["argmax"]
+        return {
+            "aer": found.aer,
+            "alignment_precision": found.precision,
+            "alignment_recall": found.recall,
+            "aer_diagonal": self.methods["diagonal"].aer,
+            "aer_uniform": self.methods["uniform"].aer,
+        }
+
+
+def with_gold(run: TrainedRun, split: EvaluationSplit, path: str) -> EvaluationSplit:
+    """Returns the split with gold links from a file; raises InputError as `read_gold` does."""
+    source, target = run.vocabularies.source, run.vocabularies.target
+    words = [(source.words(e.source), target.words(e.references[0])) for e in split.examples]
+    return split._replace(links=read_gold(path, words))
+
+
+def compare_with_gold(run: TrainedRun, split: EvaluationSplit) -> GoldComparison:
+    """Aligns a split's sources with their first references, and compares the links.
+
+    Args:
+      run: the trained model.
+      split: with links.
+    """
+    assert split.links is not None
+    source, target = run.vocabularies.source, run.vocabularies.target
+    texts = [(example.source, example.references[0]) for example in split.examples]
+    given = GivenPairs(texts, [(source.encode(s), target.encode(t)) for s, t in texts])
+    return count_methods(align_pairs(run, Forcing(run), given), split.links)
+
+
+def count_methods(alignments: Iterable[WordAlignment], gold: Sequence[GoldLinks]) -> GoldComparison:
+    """Compares the links that each method chooses with the gold ones.
+
+    Args:
+      alignments: of each pair.
+      gold: of each pair.
+    """
+    argmax, methods = [], {}
+    for alignment, known in zip(alignments, gold, strict=True):
+        chosen = {"argmax": aer.argmax_links(alignment.weights)}
+        for threshold in THRESHOLDS:
+            chosen[f"threshold {threshold}"] = aer.threshold_links(alignment.weights, threshold)
+        sizes = len(alignment.source), len(alignment.target)
+        chosen["diagonal"] = aer.diagonal_links(*sizes)
+        chosen["uniform"] = aer.argmax_links(alignment.uniform)
+        for name, links in chosen.items():
+            counts = aer.count_links(links, known)
+            methods[name] = methods.get(name, LinkCounts()) + counts
+            if name == "argmax":
+                argmax.append(counts)
+    return GoldComparison(argmax, methods)

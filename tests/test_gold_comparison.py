@@ -1,0 +1,75 @@
+import numpy as np
+import pytest
+
+from bahdanau_jax import aer
+from bahdanau_jax.corpus import Example
+from bahdanau_jax.data import EvaluationSplit
+from bahdanau_jax.errors import InputError
+from bahdanau_jax.gold_comparison import THRESHOLDS, compare_with_gold, count_methods, with_gold
+from bahdanau_jax.pharaoh import parse_line
+from bahdanau_jax.run import open_run
+from bahdanau_jax.token_store import TokenStore
+from bahdanau_jax.word_alignment import WordAlignment
+
+WEIGHTS = np.array([[0.6, 0.3, 0.1, 0.0], [0.1, 0.1, 0.15, 0.65], [0.05, 0.05, 0.7, 0.2]])
+PAIR = WordAlignment(["x", "y", "z"], ["a", "b", "c"], WEIGHTS, [1, 2, 1])
+
+
+def test_every_method_is_compared_with_the_same_gold_links():
+    gold = parse_line("0-0 1-1 2-2 1?0")
+    found = count_methods([PAIR], [gold])
+    assert found.argmax == [aer.LinkCounts(2, 3, 2, 2)]  # the second word looks at the end
+    assert found.methods["argmax"] == found.argmax[0]
+    assert found.methods["diagonal"] == aer.LinkCounts(3, 3, 3, 3)
+    # All tokens alike: the source word with most pieces, for every target word.
+    assert found.methods["uniform"] == aer.count_links({(1, 0), (1, 1), (1, 2)}, gold)
+    for threshold in THRESHOLDS:
+        links = aer.threshold_links(WEIGHTS, threshold)
+        assert found.methods[f"threshold {threshold}"] == aer.count_links(links, gold)
+    figures = found.figures()
+    assert figures["aer"] == pytest.approx(100 * (1 - 4 / 5))
+    assert figures["alignment_precision"] == 100
+    assert figures["alignment_recall"] == pytest.approx(200 / 3)
+    assert figures["aer_diagonal"] == 0
+
+
+def test_counts_are_summed_over_the_pairs():
+    gold = [parse_line("0-0"), parse_line("1-1 0?1")]
+    both = count_methods([PAIR, PAIR], gold)
+    alone = [count_methods([PAIR], [links]) for links in gold]
+    for name, counts in both.methods.items():
+        assert counts == alone[0].methods[name] + alone[1].methods[name]
+    assert both.argmax == alone[0].argmax + alone[1].argmax
+
+
+@pytest.fixture(scope="module")
+def run(trained):
+    return open_run(trained.directory, "best")
+
+
+def split_of(words):
+    examples = [Example(word, (" ".join(word.upper()), "A")) for word in words]
+    none = TokenStore.from_pairs([])
+    return EvaluationSplit("test", examples, none, none)
+
+
+def test_a_runs_own_links_as_gold_leave_no_error(run, tmp_path):
+    words = ["fed", "cafe", "ab"]
+    empty = split_of(words)._replace(links=[parse_line("")] * 3)
+    found = compare_with_gold(run, empty)
+    assert found.figures()["aer"] == 100
+    assert [counts.found for counts in found.argmax] != [0, 0, 0]
+
+    path = tmp_path / "gold"
+    path.write_text("0-0 1-1 2-2\n0-0 1-1 2-2 3-3\n0-0 1-1\n")
+    split = with_gold(run, split_of(words), str(path))
+    figures = compare_with_gold(run, split).figures()
+    assert figures["aer_diagonal"] == 0
+    assert 0 <= figures["aer"] <= 100
+
+
+def test_links_are_checked_against_the_words_of_the_split(run, tmp_path):
+    path = tmp_path / "gold"
+    path.write_text("0-0\n4-0\n0-0\n")
+    with pytest.raises(InputError, match="pair 2 has a link 4-0"):
+        with_gold(run, split_of(["fed", "cafe", "ab"]), str(path))
