@@ -9,7 +9,7 @@ the captions elsewhere, name their directory DIR, which holds `train.en`, `train
 https://github.com/multi30k/dataset.
 
 Hardware: 2 CPU cores.
-Time: one hour of processor time over both cores; not yet timed on an idle machine.
+Time: 1 hour of processor time over both cores; not yet timed on an idle machine.
 Expect: test_2016_flickr, greedy: BLEU 33.4, chrF 59.2, TER 52.8 (cased, sacreBLEU's 13a tokens, one
   seed; dev 34.3 BLEU). For comparison, test_2016_flickr: 39.00 BLEU by nmtpytorch, on lowercase
   tokenised text (see lium_multi30k.py).
