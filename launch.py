@@ -2,6 +2,7 @@
 
 python launch.py                                                    train the default experiment
 python launch.py --config=experiments/cmudict.py --workdir=W        train another, or go on
+python launch.py --config=C --workdir=V --init_from=W               begin with W's best parameters
 python launch.py --mode=evaluate  --workdir=W --split=test          figures of a split
 python launch.py --mode=translate --workdir=W < in.txt > out.txt    one output a line
 python launch.py --mode=translate --workdir=W --beam_size=5 --nbest=5 --input=in.txt
@@ -23,7 +24,8 @@ from ml_collections import config_flags
 
 from bahdanau_jax import decode_flags, sweep_flags
 from bahdanau_jax.command_line import parse_flags
-from bahdanau_jax.errors import InputError
+from bahdanau_jax.errors import InputError, one_line
+from bahdanau_jax.notice import Stopped
 from bahdanau_jax.recorded import default_workdir
 from bahdanau_jax.selection import parse_selection
 from bahdanau_jax.validation import validate
@@ -43,6 +45,24 @@ _CONFIG = config_flags.DEFINE_config_file(
 _MODE = flags.DEFINE_enum("mode", "train", MODES, "What to do.")
 _WORKDIR = flags.DEFINE_string(
     "workdir", None, "Directory of the run; training makes it. Default: runs/ and the file's name."
+)
+_DISTRIBUTED = flags.DEFINE_bool(
+    "distributed", False, "train: as one of several processes, found by Slurm, TPU or Kubernetes."
+)
+_COORDINATOR = flags.DEFINE_string(
+    "coordinator", None, "--distributed: HOST:PORT of the first process, where nobody else says it."
+)
+_PROCESS = flags.DEFINE_integer(
+    "process", None, "--distributed: this process's number, from 0.", lower_bound=0
+)
+_PROCESSES = flags.DEFINE_integer(
+    "processes", None, "--distributed: how many there are.", lower_bound=1
+)
+_DETERMINISTIC = flags.DEFINE_bool(
+    "deterministic", False, "Slower programs on GPUs, whose results are the same at each run."
+)
+_INIT_FROM = flags.DEFINE_string(
+    "init_from", None, "train: a run's directory; a new run begins with its best parameters."
 )
 _SPLIT = flags.DEFINE_string(
     "split", "test", "evaluate, score, align: dev, test, or a test split's own name."
@@ -72,6 +92,8 @@ def main(argv: list[str]) -> None:
         raise InputError(f"unexpected argument {argv[1]!r}; flags begin with --")
     if _WORKDIR.value == "":
         raise InputError("--workdir is empty; name a directory, or leave the flag out")
+    if _INIT_FROM.value == "":
+        raise InputError("--init_from is empty; name a directory, or leave the flag out")
     directory = Path(_WORKDIR.value or default_workdir(_experiment()))
     # Imported below the checks, so that a wrong flag is answered at once.
     if _MODE.value in ("train", "explain"):
@@ -82,6 +104,7 @@ def main(argv: list[str]) -> None:
             return
         validate(config)
         _configure_jax()
+        _join_processes()
         if _MODE.value == "explain":
             from bahdanau_jax.explain import explain
 
@@ -89,8 +112,12 @@ def main(argv: list[str]) -> None:
             return
         from bahdanau_jax.train import train
 
-        train(config, directory, _overrides())
+        origin = _INIT_FROM.value
+        train(config, directory, _overrides(), None if origin is None else Path(origin))
         return
+    if _INIT_FROM.value is not None:
+        raise InputError(f"--init_from is for training; leave it out of --mode={_MODE.value}")
+    _join_processes()
     which = parse_selection(_CHECKPOINT.value)
     decode = decode_flags.fields(config_flags.get_override_values(flags.FLAGS["config"]))
     _configure_jax()
@@ -103,14 +130,14 @@ def main(argv: list[str]) -> None:
         decode_flags.run_translate(directory, which, decode)
         return
     from bahdanau_jax.progress import say
-    from bahdanau_jax.run import open_run, open_run_data
+    from bahdanau_jax.run import open_run, open_run_split
 
     run = open_run(directory, which, decode)
     if _MODE.value == "evaluate":
         from bahdanau_jax import results
         from bahdanau_jax.gold_comparison import with_gold
 
-        split = open_run_data(directory, run.config, say).evaluation_split(_SPLIT.value)
+        split = open_run_split(directory, run.config, _SPLIT.value, say)
         if _GOLD.value:
             split = with_gold(run, split, _GOLD.value)
         figures, _ = results.evaluate_split(run, directory, split)
@@ -140,9 +167,29 @@ def _configure_jax() -> None:
     from bahdanau_jax.heap import keep_freed_memory
 
     keep_freed_memory()
+    if _DETERMINISTIC.value:
+        # Sums without atomics, and no choice between algorithms by how long they took just now.
+        chosen = "--xla_gpu_deterministic_ops=true --xla_gpu_autotune_level=0"
+        os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {chosen}".strip()
     if jax.config.values["jax_compilation_cache_dir"] is None:
         jax.config.update("jax_compilation_cache_dir", str(cache_directory() / "xla"))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
+
+
+def _join_processes() -> None:
+    """Joins the other processes of the run, if flags say so."""
+    given = (_COORDINATOR.value, _PROCESS.value, _PROCESSES.value)
+    if not _DISTRIBUTED.value:
+        if given != (None, None, None):
+            raise InputError(
+                "--coordinator, --process and --processes belong to --distributed; add it"
+            )
+        return
+    if _MODE.value != "train":
+        raise InputError(f"--distributed is for training; leave it out of --mode={_MODE.value}")
+    from bahdanau_jax import processes
+
+    processes.join(*given)
 
 
 def _experiment() -> str:
@@ -162,18 +209,23 @@ def run(argv: list[str]) -> int:
         return 0
     try:
         main(parse_flags(argv, _ARGUMENTS, DEFAULT))
-    except InputError as error:
-        print(f"launch.py: {error}", file=sys.stderr)
-        return 2
     except BrokenPipeError:
         # The reader of standard output went away, as `head` does: no fault, and nothing to say.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
+    except Exception as error:
+        line = one_line(error)
+        if line is None:
+            raise
+        print(f"launch.py: {line}", file=sys.stderr)
+        return 2 if isinstance(error, InputError) else 1
+    except Stopped as stop:
+        print(f"launch.py: {stop}", file=sys.stderr)
+        sys.stdout.flush()
+        # The compiler's thread may be busy for minutes yet, and the interpreter would wait.
+        os._exit(stop.status)
     except KeyboardInterrupt:
-        print(
-            "launch.py: interrupted; the same command goes on from the last checkpoint",
-            file=sys.stderr,
-        )
+        print("launch.py: interrupted", file=sys.stderr)
         return 130
     return 0
 

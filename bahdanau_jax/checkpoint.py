@@ -10,7 +10,6 @@ imports Orbax.
 """
 
 import concurrent.futures
-import contextlib
 import logging
 import os
 import shutil
@@ -21,9 +20,8 @@ import jax
 import numpy as np
 import orbax.checkpoint as ocp
 from flax.traverse_util import flatten_dict, unflatten_dict
-from jax.experimental import multihost_utils
 
-from bahdanau_jax import checksums
+from bahdanau_jax import checksums, durable, processes
 from bahdanau_jax.errors import InputError
 
 KEEP_LATEST = 2
@@ -68,7 +66,6 @@ class Checkpoints:
         self._checkpointer = ocp.AsyncCheckpointer(composite)
         self._worker = concurrent.futures.ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
         self._pending: concurrent.futures.Future[None] | None = None
-        self._saved = False
 
     def __enter__(self) -> "Checkpoints":
         return self
@@ -90,11 +87,10 @@ class Checkpoints:
           best: whether this is the best state so far; if so it's also kept under `best/`.
         """
         self.wait()
-        if not self._saved and jax.process_index() == 0:
-            # What a killed run left half-written.
+        if processes.is_first():
+            # What a killed run, or a save that failed, left half-written.
             shutil.rmtree(self._writing, ignore_errors=True)
             self._writing.mkdir(parents=True)
-        self._saved = True
         items = {name: ocp.args.StandardSave(tree) for name, tree in _items(state).items()}
         self._checkpointer.save(
             self._writing / f"{step:08d}",
@@ -120,12 +116,17 @@ class Checkpoints:
     def latest_step(self) -> int | None:
         """Returns the newest checkpoint's step, None if there is no checkpoint."""
         self.wait()
-        return max([*self._found("latest"), *self._found("best")], default=None)
+        found = [*self._found("latest"), *self._found("best")]
+        return processes.from_first(max(found, default=None))
 
     def best_step(self) -> int | None:
         """Returns the best checkpoint's step, None if none was ever the best."""
         self.wait()
-        return max(self._found("best"), default=None)
+        return processes.from_first(max(self._found("best"), default=None))
+
+    def choose(self, which: Which) -> int:
+        """Returns the step that `restore` would read; raises as it does."""
+        return int(self._choose(which).name)
 
     def steps(self) -> list[int]:
         """Returns the steps of all checkpoints, the newest first."""
@@ -153,10 +154,16 @@ class Checkpoints:
             path = self._choose(which)
             try:
                 return Restored(int(path.name), *self._load(path, template))
-            except (OSError, ValueError):
+            except InputError:
+                raise
+            except Exception as error:  # a stranger's file may bring about any
                 # A run that trains meanwhile may have removed it since it was chosen.
                 if path.exists():
-                    raise
+                    words = " ".join(str(error).split())[:200]
+                    raise InputError(
+                        f"the checkpoint {path} was written so, but can't be read ({words}); name "
+                        "another with --checkpoint, or bring back a copy"
+                    ) from error
 
     def restore_params(self, template: Any, which: Which = "best") -> Restored:
         """Reads the parameters alone, as evaluation needs them; the rest isn't even opened.
@@ -177,15 +184,17 @@ class Checkpoints:
     def _complete(self, step: int, best: bool) -> None:
         """Waits for Orbax, then writes checksums, moves the save into place and prunes."""
         self._checkpointer.wait_until_finished()
-        if jax.process_index() != 0:
+        if not processes.is_first():
             return
         name = f"{step:08d}"
         written = self._writing / name
         checksums.write(written)
+        durable.confirm_tree(written)
         if best:
             # A copy and not a link, so that one bad block can't spoil both. It comes first: a run
             # that dies in between resumes further back and finds the same best again.
             copy = shutil.copytree(written, self._writing / f"best-{name}")
+            durable.confirm_tree(copy)
             self._move(copy, self._directory / "best" / name)
         self._move(written, self._directory / "latest" / name)
         latest, former = self._found("latest"), self._found("best")
@@ -200,6 +209,7 @@ class Checkpoints:
         if target.exists():
             self._remove(target)
         source.rename(target)
+        durable.confirm(target.parent)
 
     def _remove(self, path: Path) -> None:
         # Renamed first, so that nobody ever reads a directory that is half gone.
@@ -213,17 +223,12 @@ class Checkpoints:
     def _choose(self, which: Which) -> Path:
         """Returns the path of the checkpoint to read; process 0 chooses for all."""
         self.wait()
-        if jax.process_count() == 1:
-            return self._newest_good(which)
-        answer = np.full(2, -1)
-        if jax.process_index() == 0:
-            with contextlib.suppress(InputError):
+        chosen = None
+        with processes.together():
+            if processes.is_first():
                 path = self._newest_good(which)
-                answer = np.array([int(path.name), path.parent.name == "best"])
-        step, best = (int(x) for x in multihost_utils.broadcast_one_to_all(answer))
-        if step < 0:
-            return self._newest_good(which)  # raises in every process
-        return self._directory / ("best" if best else "latest") / f"{step:08d}"
+                chosen = [path.parent.name, path.name]
+        return self._directory.joinpath(*processes.from_first(chosen))
 
     def _newest_good(self, which: Which) -> Path:
         # The copy under `best` comes before all others if it's wanted, else after its twin.

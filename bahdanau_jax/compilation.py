@@ -32,14 +32,23 @@ class CompiledSteps:
             lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=x.sharding), state
         )
 
-        def compile_shape(rows: int, source: int, target: int) -> jax.stages.Compiled:
-            batch = Batch(np.zeros((rows, source), np.int32), np.zeros((rows, target), np.int32))
-            return step.lower(abstract, parallel.shard(batch)).compile()  # type: ignore[attr-defined]
+        def lower(like: Any, rows: int, source: int, target: int) -> jax.stages.Lowered:
+            mine = rows // jax.process_count()
+            batch = Batch(np.zeros((mine, source), np.int32), np.zeros((mine, target), np.int32))
+            batch = parallel.shard(batch, across_processes=True)
+            return step.lower(like, batch)  # type: ignore[attr-defined]
+
+        unique = list(dict.fromkeys(shapes))
+        lowered = {}
+        if jax.process_count() > 1:
+            # Over several processes pmap traces arrays alone, and the first step donates these.
+            lowered = {shape: lower(state, *shape) for shape in unique}
+
+        def compile_shape(shape: Shape) -> jax.stages.Compiled:
+            return (lowered.pop(shape, None) or lower(abstract, *shape)).compile()
 
         self._worker = concurrent.futures.ThreadPoolExecutor(1, thread_name_prefix="compile")
-        self._compiled = {
-            shape: self._worker.submit(compile_shape, *shape) for shape in dict.fromkeys(shapes)
-        }
+        self._compiled = {shape: self._worker.submit(compile_shape, shape) for shape in unique}
 
     def __enter__(self) -> "CompiledSteps":
         return self

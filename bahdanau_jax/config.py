@@ -122,6 +122,7 @@ class TrainConfig:
     clip_norm: float = 1.0  # global norm of the gradient; 0: none
     label_smoothing: float = 0.0  # mass spread evenly over the vocabulary, from 0 up to but not 1
     dropout: DropoutConfig = dataclasses.field(default_factory=DropoutConfig)
+    max_skipped: int = 10  # steps in a row without a finite gradient before the run gives up
     log_every: int = 50  # steps between two lines of training figures in metrics.jsonl
     patience: int = 0  # evaluations without a better train.metric before stopping; 0: never
     metric: str = "nll_per_token"  # of the development split; chooses the best checkpoint
@@ -223,6 +224,24 @@ def field_paths(kind: type = Config, prefix: str = "") -> list[str]:
         else:
             paths.append(prefix + name)
     return paths
+
+
+def differences(before: dict[str, Any], now: Config) -> dict[str, list[Any]]:
+    """Returns the values, before and now, of the fields that differ, by their path.
+
+    Args:
+      before: a configuration as `to_dict` returns it; a field that it lacks doesn't count.
+      now: the configuration to compare it with.
+    """
+    found = {}
+    for field in field_paths():
+        old: Any = before
+        new: Any = to_dict(now)
+        for name in field.split("."):
+            old, new = old.get(name) if isinstance(old, dict) else None, new[name]
+        if old is not None and old != new:
+            found[field] = [old, new]
+    return found
 
 
 def unknown_field(path: str) -> str:

@@ -13,6 +13,7 @@ from bahdanau_jax.config import DataConfig
 from bahdanau_jax.corpus import Corpus, Example
 from bahdanau_jax.errors import InputError
 from bahdanau_jax.pharaoh import GoldLinks
+from bahdanau_jax.progress import counted
 from bahdanau_jax.token_store import StoreError, TokenStore
 from bahdanau_jax.vocabulary import Vocabularies, build_vocabularies
 
@@ -42,12 +43,10 @@ class Data:
     corpus: Corpus
     vocabularies: Vocabularies
 
-    def fingerprints(self) -> dict[str, str]:
-        """Returns what identifies the training text and the vocabularies."""
-        return {
-            "data/train": self.corpus.fingerprint("train"),
-            "vocabularies": self.vocabularies.fingerprint,
-        }
+    def fingerprints(self, *splits: str) -> dict[str, str]:
+        """Returns what identifies the text of splits, by `data/SPLIT`, and the vocabularies."""
+        found = {f"data/{split}": self.corpus.fingerprint(split) for split in splits}
+        return found | {"vocabularies": self.vocabularies.fingerprint}
 
     def training_store(self, say: Callable[[str], None]) -> TokenStore:
         """Opens the training pairs as ids, after making them if this is the first time.
@@ -59,7 +58,8 @@ class Data:
           The store; it lies in the user's cache directory under a name that stands for the text
           and both vocabularies.
         """
-        key = hashlib.sha256(repr(sorted(self.fingerprints().items())).encode()).hexdigest()[:16]
+        found = sorted(self.fingerprints("train").items())
+        key = hashlib.sha256(repr(found).encode()).hexdigest()[:16]
         directory = cache_directory() / "tokens" / key
         try:
             return token_store.open(directory)
@@ -71,7 +71,7 @@ class Data:
             directory, ((source.encode(s), target.encode(t)) for s, t in pairs)
         )
         if pairs.empty:
-            say(f"{pairs.empty:,} training pairs have an empty side and are left out")
+            say(f"left out for an empty side: {counted(pairs.empty, 'training pair')}")
         return store
 
     def evaluation_split(self, name: str) -> EvaluationSplit:

@@ -5,6 +5,7 @@ import itertools
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from bahdanau_jax import fingerprints
 from bahdanau_jax.corpus import normalize
 from bahdanau_jax.errors import InputError
 from bahdanau_jax.progress import say
@@ -51,8 +52,9 @@ def given_texts(
     if source or target:
         there, missing = ("source", "target") if source else ("target", "source")
         raise InputError(f"--{there} is given without --{missing}; give both, or --split alone")
-    examples = open_run_data(directory, run.config, say).corpus.examples(split)
-    return ((example.source, example.references[0]) for example in examples)
+    data = open_run_data(directory, run.config, say)
+    fingerprints.check(directory, data.fingerprints(data.corpus.resolve_split(split)))
+    return ((x.source, x.references[0]) for x in data.corpus.examples(split))
 
 
 def chunks(run: TrainedRun, texts: Iterable[tuple[str, str]]) -> Iterator[GivenPairs]:

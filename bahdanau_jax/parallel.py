@@ -12,13 +12,21 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 AXIS = "devices"  # the name that `psum` and `axis_index` use inside a mapped function
 
 
-def replicated() -> NamedSharding:
-    """Returns the placement of arrays that every device holds whole."""
-    return NamedSharding(_mesh(), PartitionSpec())
+def replicated(*, across_processes: bool = False) -> NamedSharding:
+    """Returns the placement of arrays that every device of this process, or of all, holds whole."""
+    return NamedSharding(_mesh(across_processes), PartitionSpec())
 
 
 def replicate(tree: Any) -> Any:
-    """Places a tree of arrays whole on every device."""
+    """Places a tree of arrays whole on every device of this process.
+
+    Args:
+      tree: arrays, also those that every device of a run over several processes holds whole.
+    """
+    if jax.process_count() > 1:
+        tree = jax.tree.map(
+            lambda x: x.addressable_data(0) if isinstance(x, jax.Array) else x, tree
+        )
     return jax.device_put(tree, replicated())
 
 
@@ -28,21 +36,22 @@ def batch_shape(shape: tuple[int, ...]) -> tuple[int, ...]:
     return (devices, shape[0] // devices, *shape[1:])
 
 
-def shard(tree: Any) -> Any:
+def shard(tree: Any, *, across_processes: bool = False) -> Any:
     """Splits the rows of a batch over the devices.
 
     Args:
-      tree: NumPy arrays, this process's rows of the global batch, `[B / processes, …]`; B is a
-        multiple of the number of devices.
+      tree: NumPy arrays, the rows of a batch, `[B, …]`; B is a multiple of the number of devices.
+      across_processes: the batch is for the devices of all processes, and these are this one's
+        rows of it, `[B / processes, …]`.
 
     Returns:
       Global arrays `[D, B / D, …]`, one leading index a device.
     """
-    placement = NamedSharding(_mesh(), PartitionSpec(AXIS))
-    local = jax.local_device_count()
+    placement = NamedSharding(_mesh(across_processes), PartitionSpec(AXIS))
+    devices = jax.local_device_count()
 
     def place(rows: np.ndarray) -> jax.Array:
-        split = rows.reshape(local, rows.shape[0] // local, *rows.shape[1:])
+        split = rows.reshape(devices, rows.shape[0] // devices, *rows.shape[1:])
         return jax.make_array_from_process_local_data(placement, split)
 
     return jax.tree.map(place, tree)
@@ -58,7 +67,11 @@ def peak_memory() -> int:
 
 
 def on_devices(
-    function: Callable, *, outputs: int | None, donate: bool = False
+    function: Callable,
+    *,
+    outputs: int | None = None,
+    donate: bool = False,
+    across_processes: bool = False,
 ) -> Callable[..., Any]:
     """Maps `function(state, batch)` over the devices.
 
@@ -66,6 +79,7 @@ def on_devices(
       function: sees the whole state and one device's rows; it may use `AXIS` in collectives.
       outputs: None where every device returns the same; 0 where rows are to be stacked.
       donate: the state's memory may be reused for the result.
+      across_processes: over the devices of all processes, not of this one alone.
 
     Returns:
       A function of a replicated state and a batch that `shard` placed.
@@ -76,8 +90,15 @@ def on_devices(
         in_axes=(None, 0),
         out_axes=outputs,
         donate_argnums=(0,) if donate else (),
+        devices=_devices(across_processes),
     )
 
 
-def _mesh() -> Mesh:
-    return Mesh(np.asarray(jax.devices()), (AXIS,))
+def _mesh(across_processes: bool) -> Mesh:
+    return Mesh(np.asarray(_devices(across_processes)), (AXIS,))
+
+
+def _devices(across_processes: bool) -> list[Any]:
+    """Returns the devices such that those of a process follow one another, as its rows do."""
+    devices = jax.devices() if across_processes else jax.local_devices()
+    return sorted(devices, key=lambda device: (device.process_index, device.id))

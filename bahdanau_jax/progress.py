@@ -25,6 +25,15 @@ def say(text: str, stream: TextIO | None = None) -> None:
     print(text, file=stream or sys.stderr, flush=True)
 
 
+def counted(number: int, noun: str) -> str:
+    """Returns `1 pair`, `2 pairs`, `1,000 pairs`."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def say_nothing(text: str) -> None:
+    """Stands for `say` in a process that writes no logs."""
+
+
 class _Mark(NamedTuple):
     time: float
     step: int

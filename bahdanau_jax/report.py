@@ -1,5 +1,6 @@
 """What a run leaves behind: how it was started, its figures step by step, and its result."""
 
+import contextlib
 import datetime
 import importlib.metadata
 import json
@@ -11,12 +12,13 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from bahdanau_jax import __version__
 from bahdanau_jax import config as config_lib
 from bahdanau_jax.config import Config
 from bahdanau_jax.errors import InputError
+from bahdanau_jax.tensorboard import EventFile
 from bahdanau_jax.workdir import write_atomically
 
 MANIFEST = "manifest.json"
@@ -34,6 +36,7 @@ def write_manifest(
     overrides: Sequence[str],
     fingerprints: Mapping[str, str],
     step: int = 0,
+    origin: Mapping[str, Any] | None = None,
 ) -> None:
     """Adds one start to the list in `manifest.json`; what earlier starts wrote stays.
 
@@ -43,19 +46,12 @@ def write_manifest(
       overrides: the fields given by flags, as `model.attention.score=dot`.
       fingerprints: of the data and of the vocabularies, by name.
       step: updates done before this start, 0 for a new run.
+      origin: the run whose parameters this one begins with, and their step; None: none.
 
     Raises:
       InputError: there is a `manifest.json` that can't be read.
     """
-    path = Path(workdir) / MANIFEST
-    starts = []
-    if path.exists():
-        try:
-            starts = json.loads(path.read_text(encoding="utf-8"))["starts"]
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise InputError(
-                f"{path}: can't be read ({type(error).__name__}); move it away and start again"
-            ) from error
+    starts = read_starts(workdir)
     start = {
         "time": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "step": step,
@@ -65,9 +61,32 @@ def write_manifest(
         "versions": versions(),
         "devices": devices(),
         "fingerprints": dict(fingerprints),
+        "changed": config_lib.differences(starts[-1]["config"], config) if starts else {},
+        "init_from": origin,
         "config": config_lib.to_dict(config),
     }
-    write_atomically(path, to_json({"starts": [*starts, start]}))
+    write_atomically(Path(workdir) / MANIFEST, to_json({"starts": [*starts, start]}))
+
+
+def read_starts(workdir: str | os.PathLike[str]) -> list[dict[str, Any]]:
+    """Returns the starts that `manifest.json` lists, the first one first; none without the file.
+
+    Args:
+      workdir: the run's directory.
+
+    Raises:
+      InputError: there is a `manifest.json` that can't be read.
+    """
+    path = Path(workdir) / MANIFEST
+    if not path.exists():
+        return []
+    try:
+        starts = json.loads(path.read_text(encoding="utf-8"))["starts"]
+        return [start for start in starts if start["fingerprints"] | start["config"]]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InputError(
+            f"{path}: can't be read ({type(error).__name__}); move it away and start again"
+        ) from error
 
 
 def git_state(directory: str | os.PathLike[str]) -> dict[str, Any] | None:
@@ -161,14 +180,43 @@ def read_metrics(workdir: str | os.PathLike[str]) -> list[dict[str, Any]]:
     return [{name: _number(value) for name, value in line.items()} for line in _lines(path)]
 
 
-class MetricsWriter:
-    """Appends to `metrics.jsonl`, and mirrors it for TensorBoard. Use as a context manager."""
+class Metrics:
+    """Where figures go in a process that writes none. A context manager.
+
+    Attributes:
+      lines: lines of the run so far.
+    """
+
+    lines = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def write(self, step: int, figures: Mapping[str, Any]) -> None:
+        """Takes the figures, by name, as they were after `step` updates."""
+
+    def confirm(self) -> None:
+        """Waits until the disk has what was written."""
+
+    def close(self) -> None:
+        """Closes what is open."""
+
+
+class MetricsWriter(Metrics):
+    """Appends to `metrics.jsonl`, and mirrors it for TensorBoard.
+
+    Where the disk is full, lines wait in memory for the next one; `confirm` says whether any does.
+    """
 
     def __init__(
         self,
         workdir: str | os.PathLike[str],
         resume_step: int | None = None,
         *,
+        resume_lines: int | None = None,
         mirror: bool = True,
     ):
         """Opens the file, without the lines that the run is going to write again.
@@ -177,24 +225,23 @@ class MetricsWriter:
           workdir: the run's directory, which exists.
           resume_step: the step of the checkpoint that the run goes on from: lines of later steps
             are dropped, and so is a last line that was cut off. None: a new run; all are dropped.
+          resume_lines: `lines` as it was at that checkpoint; those after it are dropped too.
           mirror: whether to write event files under `tensorboard/`.
         """
         path = Path(workdir) / METRICS
         kept = [] if resume_step is None else [x for x in _lines(path) if x["step"] <= resume_step]
+        kept = kept[:resume_lines]
         write_atomically(path, "".join(map(_line, kept)))
-        self._stream = path.open("a", encoding="utf-8", newline="", buffering=1)
-        self._directory = Path(workdir) / TENSORBOARD if mirror else None
-        self._purge_step = -1 if resume_step is None else resume_step
+        self.lines = len(kept)
+        self._waiting = b""
+        self._stream = path.open("ab", buffering=0)
         self._board = None
-
-    def __enter__(self) -> "MetricsWriter":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
+        if mirror:
+            purge_step = 0 if resume_step is None else resume_step + 1
+            self._board = EventFile(Path(workdir) / TENSORBOARD, purge_step)
 
     def write(self, step: int, figures: Mapping[str, Any]) -> None:
-        """Writes one line, which is in the file when the call returns.
+        """Writes one line, which is in the file when the call returns if there is room.
 
         Args:
           step: updates done when the figures were taken.
@@ -202,37 +249,32 @@ class MetricsWriter:
             isn't a number goes into the file only.
         """
         line = {"step": int(step), **{name: _plain(value) for name, value in figures.items()}}
-        self._stream.write(_line(line))
-        if self._directory is None:
-            return
-        if self._board is None:
-            self._board = _event_writer(self._directory, self._purge_step + 1)
-        for name, value in line.items():
-            if name != "step" and isinstance(_number(value), int | float):
-                self._board.add_scalar(name, _number(value), step)
+        self._waiting += _line(line).encode()
+        self.lines += 1
+        with contextlib.suppress(OSError):
+            self._append()
+        if self._board is not None:
+            numbers = {name: _number(value) for name, value in line.items() if name != "step"}
+            self._board.write(
+                step, {name: x for name, x in numbers.items() if isinstance(x, int | float)}
+            )
+
+    def confirm(self) -> None:
+        """Waits until the disk has every line; raises OSError if there is no room."""
+        self._append()
+        os.fsync(self._stream.fileno())
 
     def close(self) -> None:
         """Closes the files."""
-        self._stream.close()
+        with contextlib.suppress(OSError), self._stream:
+            self._append()
         if self._board is not None:
             self._board.close()
 
-
-def _event_writer(directory: Path, purge_step: int) -> Any:
-    """Returns a tensorboardX writer that hides what was written at `purge_step` and later."""
-    # Where PyTorch is installed tensorboardX imports it for the sake of an annotation, which takes
-    # seconds; a None among the loaded modules makes that import fail, as where it's absent.
-    absent = "torch" not in sys.modules
-    if absent:
-        sys.modules["torch"] = None  # type: ignore[assignment]
-    try:
-        from tensorboardX import SummaryWriter
-    finally:
-        if absent:
-            del sys.modules["torch"]
-    # It warns of every NaN; the figure itself says so already.
-    logging.getLogger("tensorboardX.x2num").setLevel(logging.ERROR)
-    return SummaryWriter(os.fspath(directory), flush_secs=30, purge_step=purge_step)
+    def _append(self) -> None:
+        while self._waiting:
+            # A disk that fills up takes a part.
+            self._waiting = self._waiting[self._stream.write(self._waiting) :]
 
 
 def _lines(path: Path) -> list[dict[str, Any]]:

@@ -7,11 +7,11 @@ from typing import Any
 
 import jax
 
-from bahdanau_jax import parallel, workdir
+from bahdanau_jax import fingerprints, parallel, workdir
 from bahdanau_jax.averaging import restore_average
 from bahdanau_jax.checkpoint import Checkpoints
 from bahdanau_jax.config import Config
-from bahdanau_jax.data import Data, open_data
+from bahdanau_jax.data import Data, EvaluationSplit, open_data
 from bahdanau_jax.evaluation import Evaluator
 from bahdanau_jax.model import Seq2Seq, initial_params
 from bahdanau_jax.selection import Average, Selection
@@ -57,12 +57,13 @@ def open_run(
       decode: fields of `config.decode`, by name, that replace those of the run.
 
     Raises:
-      InputError: there is no run, no good checkpoint, or no vocabulary.
+      InputError: there is no run, no good checkpoint, or not the vocabulary that it had.
     """
     config = workdir.read_config(directory)
     config.decode = dataclasses.replace(config.decode, **(decode or {}))
     validate(config)
     vocabularies = Vocabularies.load(directory / "vocabulary")
+    fingerprints.check(directory, {"vocabularies": vocabularies.fingerprint})
     model = make_model(config, vocabularies)
     template = jax.tree.map(
         lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=parallel.replicated()),
@@ -80,3 +81,23 @@ def open_run(
 def open_run_data(directory: Path, config: Config, say: Callable[[str], None]) -> Data:
     """Opens a run's corpus with the vocabularies that it was trained with."""
     return open_data(config.data, directory / "vocabulary", say)
+
+
+def open_run_split(
+    directory: Path, config: Config, name: str, say: Callable[[str], None]
+) -> EvaluationSplit:
+    """Reads a split of a run's corpus.
+
+    Args:
+      directory: the workdir.
+      config: of the run.
+      name: any name that `Corpus.resolve_split` takes.
+      say: told what takes long.
+
+    Raises:
+      InputError: it can't be read, or isn't the text that the run knew by this name.
+    """
+    data = open_run_data(directory, config, say)
+    split = data.evaluation_split(name)
+    fingerprints.check(directory, data.fingerprints(split.name))
+    return split

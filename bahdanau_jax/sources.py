@@ -4,6 +4,7 @@ import pathlib
 from collections.abc import Iterator
 
 from bahdanau_jax.errors import InputError
+from bahdanau_jax.progress import counted
 
 _DEV_NAMES = ("dev", "val", "valid", "validation")
 _BOM = b"\xef\xbb\xbf"
@@ -82,7 +83,7 @@ def read_pairs(source: pathlib.Path, target: pathlib.Path) -> Iterator[tuple[str
     counts = [_count_lines(path) for path in (source, target)]
     if counts[0] != counts[1]:
         raise InputError(
-            f"{source} has {counts[0]} lines, but {target} has {counts[1]}; "
+            f"{source} has {counted(counts[0], 'line')}, but {target} has {counts[1]:,}; "
             "line n of one must translate line n of the other"
         )
     yield from zip(read_lines(source), read_lines(target), strict=True)

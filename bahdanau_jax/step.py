@@ -28,6 +28,7 @@ class TrainSums(NamedTuple):
     nll: Array  # Σ -log p(y_i), nats, float32[]
     tokens: Array  # real target tokens, float32[]
     gradient_norm: Array  # of the mean gradient, before clipping, float32[]
+    finite: Array  # whether loss and gradient were, and the update was made, bool[]
 
 
 class ExampleSums(NamedTuple):
@@ -65,10 +66,16 @@ def make_train_step(
         tokens = real.sum().astype(jnp.float32)
         loss, nll, tokens, gradient = lax.psum((loss, nll, tokens, gradient), AXIS)
         gradient = jax.tree.map(lambda g: g / tokens, gradient)
+        norm = optax.tree.norm(gradient)
+        # One entry that isn't finite makes the norm so. The step counts, for its batch was read.
+        finite = jnp.isfinite(loss) & jnp.isfinite(norm)
         updates, opt_state = optimizer.update(gradient, state.opt_state, state.params)
-        params = optax.apply_updates(state.params, updates)
+        made = (optax.apply_updates(state.params, updates), opt_state)
+        params, opt_state = jax.tree.map(
+            lambda new, old: jnp.where(finite, new, old), made, (state.params, state.opt_state)
+        )
         new = dataclasses.replace(state, step=state.step + 1, params=params, opt_state=opt_state)
-        return new, TrainSums(loss, nll, tokens, optax.tree.norm(gradient))
+        return new, TrainSums(loss, nll, tokens, norm, finite)
 
     return train_step
 

@@ -1,15 +1,14 @@
 """Parallel text in a TFDS data set prepared as array_record, read without TensorFlow."""
 
 import contextlib
+import io
 import pathlib
-import sys
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from absl import logging
-
 from bahdanau_jax.errors import InputError
 from bahdanau_jax.pharaoh import GoldLinks, parse_line, reverse
+from bahdanau_jax.progress import say
 
 if TYPE_CHECKING:
     from tensorflow_datasets.core import DatasetBuilder
@@ -162,10 +161,13 @@ def _is_prepared(builder: "DatasetBuilder") -> bool:
 
 
 def _prepare(builder: "DatasetBuilder") -> None:
-    logging.info("preparing the data set %s in %s, once", builder.name, builder.data_dir)
+    import tensorflow_datasets as tfds
+
+    say(f"preparing the data set {builder.name} in {builder.data_dir}, once")
+    tfds.disable_progress_bar()
     try:
-        # TFDS announces itself on standard output, which belongs to results.
-        with contextlib.redirect_stdout(sys.stderr):
+        # TFDS announces a download of unknown size, which there isn't, on standard output.
+        with contextlib.redirect_stdout(io.StringIO()):
             builder.download_and_prepare()
     except OSError as error:
         # Of several processes that prepare it at once, one succeeds.

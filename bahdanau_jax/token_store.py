@@ -18,6 +18,7 @@ from typing import Self
 
 import numpy as np
 
+from bahdanau_jax.durable import confirm
 from bahdanau_jax.vocabulary import EOS, PAD
 
 _FILES = {
@@ -216,7 +217,7 @@ def _write(directory: Path, pairs: Iterable[Pair]) -> None:
                 begin = writers[f"{side}_ids"].length
                 writers[f"{side}_ids"].append(ids)
                 writers[f"{side}_offsets"].append(begin + np.cumsum(lengths))
-    _confirm(directory)
+    confirm(directory)
 
 
 class _ArrayWriter:
@@ -248,15 +249,6 @@ class _ArrayWriter:
             os.fsync(self._file.fileno())
 
 
-def _confirm(directory: Path) -> None:
-    """Waits until the disk has the names in `directory`."""
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
 def _publish(unfinished: Path, directory: Path) -> TokenStore:
     """Renames a complete store into place, or opens the good one that is there."""
     # Opened before it is renamed: from then on another process may move it away again.
@@ -268,7 +260,7 @@ def _publish(unfinished: Path, directory: Path) -> TokenStore:
             if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
                 raise
         else:
-            _confirm(directory.parent)
+            confirm(directory.parent)
             return store
         try:
             return open(directory)

@@ -1,55 +1,109 @@
 """Training in a workdir, from the checks before the first step to the figures of the last."""
 
+import contextlib
 from collections.abc import Sequence
 from pathlib import Path
 
-from bahdanau_jax import report, results, workdir
+from bahdanau_jax import fingerprints, parallel, processes, report, results, workdir
 from bahdanau_jax.checkpoint import Checkpoints
-from bahdanau_jax.config import Config
+from bahdanau_jax.config import Config, differences
 from bahdanau_jax.data import open_data
 from bahdanau_jax.errors import InputError
-from bahdanau_jax.progress import say
+from bahdanau_jax.notice import Notice
+from bahdanau_jax.progress import say, say_nothing
 from bahdanau_jax.run import TrainedRun
 from bahdanau_jax.trainer import Trainer
+from bahdanau_jax.warm_start import WarmStart
+
+# What a run that goes on may be given anew; every start's values are in the manifest.
+MAY_CHANGE = (
+    "train.steps",
+    "train.epochs",
+    "train.eval_every",
+    "train.checkpoint_every",
+    "train.learning_rate",
+    "train.max_skipped",
+    "train.log_every",
+    "train.patience",
+    "evaluation.samples",
+)
 
 
-def train(config: Config, directory: Path, overrides: Sequence[str]) -> None:
+def train(
+    config: Config, directory: Path, overrides: Sequence[str], init_from: Path | None = None
+) -> None:
     """Trains, or goes on training, and evaluates the best checkpoint on every test split.
 
     Args:
       config: validated.
       directory: the workdir; made if absent.
       overrides: the fields given by flags, for the manifest.
+      init_from: the workdir of a run whose best parameters a new run begins with.
 
     Raises:
       InputError: the data, the workdir or a checkpoint can't be used.
+      RunError: the training can't go on.
+      Stopped: a signal asked for it; what there was is saved.
     """
-    with workdir.lock(directory):
-        workdir.check_config(directory, config)
-        data = open_data(config.data, directory / "vocabulary", say)
-        if "dev" not in data.corpus.splits:
-            raise InputError(
-                f"{config.data.source} has no development split to choose the best checkpoint by; "
-                f"its splits: {', '.join(data.corpus.splits)}"
-            )
-        trainer = Trainer(config, directory, data)
-        dev = data.evaluation_split("dev")
-        tests = [data.evaluation_split(n) for n in data.corpus.splits if n.startswith("test")]
-        # All that the user gave has been read, so that a mistake in it claims no workdir.
-        workdir.write_config(directory, config)
-        if not (directory / "vocabulary" / "vocabulary.json").exists():
-            data.vocabularies.save(directory / "vocabulary")
-        trainer.describe()
-        with Checkpoints(directory / "checkpoints") as checkpoints:
+    first = processes.is_first()
+    tell = say if first else say_nothing
+    with contextlib.ExitStack() as stack:
+        notice = stack.enter_context(Notice())
+        with processes.together():
+            if first:
+                stack.enter_context(workdir.lock(directory))
+            workdir.check_config(directory, config, MAY_CHANGE)
+        checkpoints = stack.enter_context(Checkpoints(directory / "checkpoints"))
+        resumed = checkpoints.latest_step()
+        start = None
+        if init_from is not None and resumed is None:
+            start = WarmStart(init_from, config)
+        with processes.together():
+            vocabulary = directory / "vocabulary"
+            new = not (vocabulary / "vocabulary.json").exists()
+            data = open_data(config.data, start.vocabulary if new and start else vocabulary, tell)
+            if start is not None:
+                start.check(data.vocabularies)
+            if "dev" not in data.corpus.splits:
+                raise InputError(
+                    f"{config.data.source} has no development split to choose the best checkpoint "
+                    f"by; its splits: {', '.join(data.corpus.splits)}"
+                )
+            dev = data.evaluation_split("dev")
+            tests = [data.evaluation_split(n) for n in data.corpus.splits if n.startswith("test")]
+            found = data.fingerprints("train", *(split.name for split in (dev, *tests)))
+            fingerprints.check(directory, found)
+            trainer = Trainer(config, directory, data, start)
+        with processes.together():
+            if processes.from_first(found) != found:
+                raise InputError("its data or vocabularies aren't those of process 0")
+        if first:
+            # All that the user gave has been read, so that a mistake in it claims no workdir.
+            workdir.write_config(directory, config, MAY_CHANGE)
+            if new:
+                data.vocabularies.save(vocabulary)
+            trainer.describe()
+            _say_changes(directory, config)
             report.write_manifest(
                 directory,
                 config,
                 overrides=overrides,
-                fingerprints=data.fingerprints(),
-                step=checkpoints.latest_step() or 0,
+                fingerprints=found,
+                step=resumed or 0,
+                origin=None if start is None else start.describe(),
             )
-            state = trainer.train(checkpoints, dev)
-            checkpoints.wait()
+        with processes.until_one_dies():
+            state = trainer.train(checkpoints, dev, notice)
             best = checkpoints.restore_params(state.params, "best")
-        run = TrainedRun(config, best.step, best.state, trainer.evaluator)
-        results.conclude(run, directory, [dev, *tests])
+            if first:
+                params = parallel.replicate(best.state)
+                run = TrainedRun(config, best.step, params, trainer.evaluator)
+                results.conclude(run, directory, [dev, *tests])
+            processes.from_first(None)
+
+
+def _say_changes(directory: Path, config: Config) -> None:
+    """Says what this start changes of the one before."""
+    for start in report.read_starts(directory)[-1:]:
+        for field, (old, new) in differences(start["config"], config).items():
+            say(f"{field} changes from {old!r} to {new!r} from here on")

@@ -1,26 +1,32 @@
 """The loop: evaluate, save, read a batch, step, and write the figures of the step before."""
 
+import contextlib
 import dataclasses
+import io
 import math
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 import jax
-import numpy as np
 
-from bahdanau_jax import parallel, report, results
+from bahdanau_jax import parallel, processes, report, results, skipped
 from bahdanau_jax.batching import Batcher
 from bahdanau_jax.checkpoint import Checkpoints
 from bahdanau_jax.compilation import CompiledSteps, Shape
 from bahdanau_jax.config import Config
 from bahdanau_jax.data import Data, EvaluationSplit
 from bahdanau_jax.evaluation import Evaluator
+from bahdanau_jax.figures import StepFigures
 from bahdanau_jax.loop_state import LoopState
-from bahdanau_jax.optimizer import make_optimizer, make_schedule
-from bahdanau_jax.progress import Progress, say
+from bahdanau_jax.notice import Notice, Stopped
+from bahdanau_jax.optimizer import make_optimizer
+from bahdanau_jax.progress import Progress, counted, say, say_nothing
 from bahdanau_jax.run import make_model
+from bahdanau_jax.saving import Saver
 from bahdanau_jax.state import TrainState, create_state
-from bahdanau_jax.step import TrainSums, make_train_step
+from bahdanau_jax.step import make_train_step
+from bahdanau_jax.warm_start import WarmStart
 
 HIGHER_IS_BETTER = ("bleu", "chrf", "exact_match")
 
@@ -28,18 +34,23 @@ HIGHER_IS_BETTER = ("bleu", "chrf", "exact_match")
 class Trainer:
     """One run of training in one workdir."""
 
-    def __init__(self, config: Config, directory: Path, data: Data):
+    def __init__(
+        self, config: Config, directory: Path, data: Data, origin: WarmStart | None = None
+    ):
         """Lays the run out; neither compiles nor computes.
 
         Args:
           config: validated.
           directory: the workdir, which exists and is locked.
           data: the corpus and the run's vocabularies.
+          origin: the run whose parameters a new run begins with; None: random ones.
         """
-        self.config, self.directory, self.data = config, directory, data
+        self.config, self.directory, self.data, self.origin = config, directory, data, origin
         train = config.train
+        self._say = say if processes.is_first() else say_nothing
+        self.store = data.training_store(self._say)
         self.batcher = Batcher(
-            data.training_store(say),
+            self.store,
             seed=config.data.seed,
             batch_size=train.batch_size,
             batch_tokens=train.batch_tokens,
@@ -47,6 +58,8 @@ class Trainer:
             shapes=config.data.shapes,
             pool=config.data.pool,
             multiple=jax.device_count(),
+            process_index=jax.process_index(),
+            process_count=jax.process_count(),
         )
         self.total = train.steps
         if train.epochs:
@@ -55,78 +68,98 @@ class Trainer:
         self.optimizer = make_optimizer(train, self.total)
         self.evaluator = Evaluator(self.model, config, data.vocabularies)
         self.loop = LoopState()
-        self._schedule = make_schedule(train, self.total)
-        self._pending: tuple[int, TrainSums, Shape] | None = None
 
     def describe(self) -> None:
         """Says what is going to be trained, on what."""
         batcher, vocabularies = self.batcher, self.data.vocabularies
         abstract = jax.eval_shape(self._create)
         count = sum(math.prod(x.shape) for x in jax.tree.leaves(abstract.params))
-        say(
-            f"{batcher.pairs:,} training pairs"
+        self._say(
+            counted(batcher.pairs, "training pair")
             + (
-                f" ({batcher.left_out:,} longer than data.max_length="
-                f"{self.config.data.max_length} are left out)"
+                f"; left out, for data.max_length={self.config.data.max_length}: "
+                + counted(batcher.left_out, "longer pair")
                 if batcher.left_out
                 else ""
             )
         )
-        say(
+        self._say(
             f"vocabularies of {vocabularies.source.size:,} and {vocabularies.target.size:,}; "
             f"{count:,} parameters; {jax.device_count()} device(s) of kind "
             f"{jax.devices()[0].device_kind}"
+            + (f" in {processes.count()} processes" if processes.count() > 1 else "")
         )
-        say(
+        self._say(
             f"{self.total:,} steps of {batcher.batches_per_epoch:,} an epoch; "
             f"{len(batcher.shapes)} padded shapes, {batcher.padding_share:.1%} padding"
         )
 
-    def train(self, checkpoints: Checkpoints, dev: EvaluationSplit) -> TrainState:
+    def train(self, checkpoints: Checkpoints, dev: EvaluationSplit, notice: Notice) -> TrainState:
         """Runs to the last step, or until patience ends it.
 
         Args:
           checkpoints: where the run goes on from, and where it saves.
           dev: what it is evaluated on.
+          notice: listened to.
 
         Returns:
-          The state after the last step.
+          The state after the last step, which is saved.
+
+        Raises:
+          RunError: saves fail, or gradients aren't finite.
+          Stopped: there was a notice; the state is saved.
         """
-        train = self.config.train
         state, resumed = self._start(checkpoints)
-        step = int(state.step)
-        began = time.monotonic()
+        step, loop, train = int(state.step), self.loop, self.config.train
+        began, stop, vote = time.monotonic(), False, processes.Vote()
         with (
             self._compile(state, step) as compiled,
-            report.MetricsWriter(self.directory, resumed) as writer,
-            Progress(self.total) as progress,
+            self._open_metrics(resumed) as writer,
+            Progress(self.total, None if processes.is_first() else io.StringIO()) as progress,
         ):
+            figures = StepFigures(train, self.total, loop, writer, progress, self._keep_batch)
+            saver = Saver(checkpoints, writer, loop, step, progress.message)
             compiled.wait_for_first()
-            # The order is frozen: a checkpoint holds an evaluation's verdict, the batch's number
-            # is the step's, and the host never waits for the step that it has just launched.
-            while True:
-                last = step >= self.total
-                better = False
-                if step > self.loop.evaluated and (last or step % train.eval_every == 0):
-                    self._write_pending(writer, progress)
-                    better = self._evaluate(state, dev, step, writer, progress)
-                ends = last or self._patience_ends()
-                due = ends or better or step % train.checkpoint_every == 0
-                if due and step > (resumed or 0):
-                    self._write_pending(writer, progress)
-                    checkpoints.save(step, state, dataclasses.asdict(self.loop), better)
-                if ends:
-                    break
-                batch = self.batcher.batch(step)
-                rows, source = batch.source.shape
-                shape = (rows, source, batch.target.shape[1])
-                state, sums = compiled[shape](state, parallel.shard(batch))
-                self._write_pending(writer, progress)
-                step += 1
-                self._pending = (step, sums, shape)
+            with notice.held():
+                # The order is frozen: a checkpoint holds an evaluation's verdict, the batch's
+                # number is the step's, and the host never waits for the step just launched.
+                while True:
+                    last = step >= self.total
+                    better = False
+                    if step > loop.evaluated and (last or step % train.eval_every == 0):
+                        figures.write()
+                        try:
+                            better = self._evaluate(state, dev, step, writer, progress, notice)
+                        except Stopped:
+                            stop = True
+                    stop = vote.any(notice.received) or stop
+                    ends = last or self._patience_ends() or stop
+                    if ends or better or step % train.checkpoint_every == 0:
+                        figures.write()
+                        saver.save(step, state, better)
+                    if ends:
+                        break
+                    batch = self.batcher.batch(step)
+                    shape = self.batcher.shape(step)
+                    try:
+                        # Several processes have to agree on the step after which they stop.
+                        with notice.raising() if processes.count() == 1 else notice.held():
+                            run_step = compiled[shape]
+                    except Stopped:
+                        continue
+                    state, sums = run_step(state, parallel.shard(batch, across_processes=True))
+                    step += 1
+                    figures.note(step, sums, shape)
+                saver.finish()
+        if stop:
+            where = f"at step {step:,}, which is saved" if step else "before a step"
+            self._say(f"stopped {where}")
+            processes.leave_together()
+            raise notice.stopped()
         if step < self.total:
-            say(f"no better {train.metric} in {train.patience} evaluations: stopped at {step:,}")
-        say(f"trained for {time.monotonic() - began:,.0f} s")
+            words = f"no better {train.metric} in {train.patience} evaluations"
+            self._say(f"{words}: stopped at {step:,}")
+        self._say(f"trained for {time.monotonic() - began:,.0f} s")
         return state
 
     def _create(self) -> TrainState:
@@ -134,16 +167,19 @@ class Trainer:
 
     def _start(self, checkpoints: Checkpoints) -> tuple[TrainState, int | None]:
         """Returns the state to begin with, and the step that it was saved at, None if new."""
+        placement = parallel.replicated(across_processes=True)
         if checkpoints.latest_step() is None:
-            state = jax.jit(self._create, out_shardings=parallel.replicated())()
+            state = jax.jit(self._create, out_shardings=placement)()
+            if self.origin is not None:
+                state = dataclasses.replace(state, params=self.origin.params(state.params))
             return state, None
         template = jax.tree.map(
-            lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=parallel.replicated()),
+            lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=placement),
             jax.eval_shape(self._create),
         )
         restored = checkpoints.restore(template, "latest")
         self.loop = LoopState(**restored.progress)
-        say(f"resuming from step {restored.step:,}")
+        self._say(f"resuming from step {restored.step:,}")
         return restored.state, restored.step
 
     def _patience_ends(self) -> bool:
@@ -159,47 +195,47 @@ class Trainer:
             shapes += map(self.batcher.shape, range(start, end))
             if end < self.total:
                 shapes += self.batcher.shapes
-            say(f"compiling {len(set(shapes))} padded shapes, the largest first: {largest}")
+            self._say(f"compiling {len(set(shapes))} padded shapes, the largest first: {largest}")
         step = make_train_step(self.model, self.optimizer, self.config.train)
-        step = parallel.on_devices(step, outputs=None, donate=True)
+        step = parallel.on_devices(step, donate=True, across_processes=True)
         return CompiledSteps(step, state, shapes)
 
-    def _write_pending(self, writer: report.MetricsWriter, progress: Progress) -> None:
-        """Notes the figures of the step before; waits until the device has them."""
-        if self._pending is None:
-            return
-        step, sums, (rows, _, target) = self._pending
-        self._pending = None
-        loop = self.loop
-        loss, nll, tokens = float(sums.loss), float(sums.nll), float(sums.tokens)
-        loop.loss, loop.nll, loop.tokens = loop.loss + loss, loop.nll + nll, loop.tokens + tokens
-        progress.update(step, loss / tokens, int(tokens), rows * target)
-        if step % self.config.train.log_every and step != self.total:
-            return
-        writer.write(
-            step,
-            {
-                "train/loss": loop.loss / loop.tokens,
-                "train/nll_per_token": loop.nll / loop.tokens,
-                "train/gradient_norm": float(sums.gradient_norm),
-                "train/learning_rate": np.asarray(self._schedule(step - 1)).item(),
-                "speed/target_tokens_per_second": progress.tokens_per_second,
-                "speed/step_seconds": progress.step_seconds,
-                "speed/peak_memory_bytes": parallel.peak_memory(),
-            },
+    def _keep_batch(self, batch: int, figures: Mapping[str, float]) -> Path:
+        """Saves the sentences of a batch whose update was skipped; returns where they lie."""
+        if not processes.is_first():
+            return self.directory / skipped.DIRECTORY
+        pairs = self.batcher.indices(batch)
+        return skipped.write(
+            self.directory, batch, pairs, self.store, self.data.vocabularies, figures
         )
-        loop.loss = loop.nll = loop.tokens = 0.0
+
+    def _open_metrics(self, resumed: int | None) -> report.Metrics:
+        if not processes.is_first():
+            return report.Metrics()
+        return report.MetricsWriter(self.directory, resumed, resume_lines=self.loop.lines)
 
     def _evaluate(
         self,
         state: TrainState,
         dev: EvaluationSplit,
         step: int,
-        writer: report.MetricsWriter,
+        writer: report.Metrics,
         progress: Progress,
+        notice: Notice,
     ) -> bool:
-        """Evaluates the development split; returns whether it is the best so far."""
-        figures, _ = self.evaluator.evaluate(state.params, dev)
+        """Evaluates the development split; returns whether it is the best so far.
+
+        Raises:
+          Stopped: there was a notice; the evaluation is left for the run that goes on.
+        """
+        figures = None
+        if processes.is_first():
+            with contextlib.suppress(Stopped), notice.raising():
+                params = parallel.replicate(state.params)
+                figures, _ = self.evaluator.evaluate(params, dev)
+        figures = processes.from_first(figures)
+        if figures is None:
+            raise notice.stopped()
         writer.write(step, {f"{dev.name}/{name}": value for name, value in figures.items()})
         metric = self.config.train.metric
         value = figures[metric]

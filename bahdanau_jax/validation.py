@@ -50,7 +50,7 @@ RANGES = {
     "model.attention.units": (1, None),
     "model.attention.half_width": (1, None),
     "model.readout_units": (1, None),
-    "train.steps": (1, None),
+    "train.steps": (1, 2**31),
     "train.epochs": (0, None),
     "train.eval_every": (1, None),
     "train.checkpoint_every": (1, None),
@@ -64,6 +64,7 @@ RANGES = {
     "train.dropout.embedding": (0, 1),
     "train.dropout.annotations": (0, 1),
     "train.dropout.readout": (0, 1),
+    "train.max_skipped": (1, None),
     "train.patience": (0, None),
     "decode.batch_size": (1, None),
     "decode.beam_size": (1, None),
@@ -74,7 +75,7 @@ RANGES = {
     "decode.temperature": (0, None),
     "decode.seed": (0, None),
     "evaluation.samples": (0, None),
-    "seed": (0, None),
+    "seed": (0, 2**32),
 }
 
 ERROR_RATES = ("per", "wer", "exact_match")

@@ -8,7 +8,7 @@ import dataclasses
 import json
 import os
 import pathlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Self
 
 from bahdanau_jax.config import VocabularyConfig
@@ -157,7 +157,7 @@ def build_vocabularies(config: VocabularyConfig, pairs: Iterable[tuple[str, str]
       The vocabularies.
 
     Raises:
-      InputError: as `build`, beginning with the side that it concerns.
+      InputError: as `build`, beginning with the side that it concerns; or the text can't be read.
     """
     if config.joint:
         texts = (text for pair in pairs for text in pair)
@@ -171,9 +171,20 @@ def build_vocabularies(config: VocabularyConfig, pairs: Iterable[tuple[str, str]
 
 
 def _build_side(side: str, kind: str, size: int, texts: Iterable[str]) -> Vocabulary:
+    wrong_text: list[InputError] = []
+
+    def read() -> Iterator[str]:
+        try:
+            yield from texts
+        except InputError as error:
+            wrong_text.append(error)
+            raise
+
     try:
-        return build(kind, size, texts)
+        return build(kind, size, read())
     except InputError as error:
+        if wrong_text:  # the text's fault, and not this side's
+            raise wrong_text[0] from None
         raise InputError(f"{side} vocabulary: {error}") from error
 
 

@@ -12,9 +12,9 @@ import os
 import socket
 from collections.abc import Collection, Iterator
 from pathlib import Path
-from typing import Any
 
 from bahdanau_jax import config as config_lib
+from bahdanau_jax import durable
 from bahdanau_jax.config import Config
 from bahdanau_jax.errors import InputError
 
@@ -37,6 +37,7 @@ def write_atomically(path: str | os.PathLike[str], text: str) -> None:
             stream.flush()
             os.fsync(stream.fileno())
         os.replace(temporary, path)
+        durable.confirm(path.parent)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
@@ -125,12 +126,12 @@ def check_config(
     """Checks, as `write_config`, that the workdir is new or holds this configuration."""
     if not (Path(workdir) / CONFIG).exists():
         return
-    before, now = config_lib.to_dict(read_config(workdir)), config_lib.to_dict(config)
-    differing = []
-    for field in config_lib.field_paths():
-        old, new = _value(before, field), _value(now, field)
-        if old != new and field not in may_differ:
-            differing.append(f"{field} is {old!r} there and {new!r} now")
+    before = config_lib.to_dict(read_config(workdir))
+    differing = [
+        f"{field} is {old!r} there and {new!r} now"
+        for field, (old, new) in config_lib.differences(before, config).items()
+        if field not in may_differ
+    ]
     if differing:
         raise InputError(
             f"{workdir} holds a run of another configuration: {'; '.join(differing)}; "
@@ -163,9 +164,3 @@ def read_config(workdir: str | os.PathLike[str]) -> Config:
         return config_lib.from_json(text)
     except InputError as error:
         raise InputError(f"{path}: {error}") from error
-
-
-def _value(nested: dict[str, Any], path: str) -> Any:
-    for name in path.split("."):
-        nested = nested[name]
-    return nested

@@ -9,15 +9,19 @@ import importlib.metadata
 import multiprocessing
 import os
 import runpy
+import signal
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).parents[1]
 LAUNCH = ROOT / "launch.py"
 
-_SERVER = multiprocessing.get_context("forkserver")
-_SERVER.set_forkserver_preload(["bahdanau_jax.train", "bahdanau_jax.translation", "launching"])
+SERVER = multiprocessing.get_context("forkserver")
+SERVER.set_forkserver_preload(
+    ["bahdanau_jax.train", "bahdanau_jax.translation", "launching", "killing"]
+)
 
 
 class Finished(NamedTuple):
@@ -34,7 +38,14 @@ class Finished(NamedTuple):
 class Launched:
     """A launch.py that runs, or has run."""
 
-    def __init__(self, arguments, scratch: Path, stdin: bytes = b"", hidden: tuple[str, ...] = ()):
+    def __init__(
+        self,
+        arguments,
+        scratch: Path,
+        stdin: bytes = b"",
+        hidden: tuple[str, ...] = (),
+        devices: int = 1,
+    ):
         """Starts it.
 
         Args:
@@ -42,13 +53,14 @@ class Launched:
           scratch: the directory that it runs in; standard streams are files below it.
           stdin: standard input.
           hidden: distributions that it must not find installed.
+          devices: processors that it sees.
         """
         number = len(list(scratch.glob(".launch-*")))
         self._streams = [scratch / f".launch-{number}-{name}" for name in ("in", "out", "err")]
         self._streams[0].write_bytes(stdin)
         paths = [str(path) for path in self._streams]
-        self.process = _SERVER.Process(
-            target=_run, args=([str(a) for a in arguments], str(scratch), paths, hidden)
+        self.process = SERVER.Process(
+            target=_run, args=([str(a) for a in arguments], str(scratch), paths, hidden, devices)
         )
         self.process.start()
 
@@ -62,15 +74,26 @@ class Launched:
         assert status is not None
         return Finished(status, self._streams[1].read_bytes(), self.err())
 
+    def send(self, number: int) -> None:
+        """Sends it a signal."""
+        assert self.process.pid is not None
+        os.kill(self.process.pid, number)
+
+    def wait_for(self, happened: Callable[[], object]) -> None:
+        """Returns once something has happened while it runs."""
+        while not happened():
+            self.process.join(0.05)
+            assert self.process.is_alive(), self.err()
+
     def err(self) -> str:
         """Returns what it has written to standard error so far."""
         path = self._streams[2]
         return path.read_text(encoding="utf-8") if path.exists() else ""
 
 
-def launch(arguments, scratch: Path, stdin: bytes = b"", hidden: tuple[str, ...] = ()) -> Finished:
+def launch(arguments, scratch: Path, stdin: bytes = b"", **options) -> Finished:
     """Runs launch.py to its end; arguments as of `Launched`."""
-    return Launched(arguments, scratch, stdin, hidden).finish()
+    return Launched(arguments, scratch, stdin, **options).finish()
 
 
 def tree_hash(directory: Path) -> str:
@@ -86,7 +109,9 @@ def tree_hash(directory: Path) -> str:
     return digest.hexdigest()
 
 
-def _run(arguments: list[str], cwd: str, streams: list[str], hidden: tuple[str, ...]) -> None:
+def _run(
+    arguments: list[str], cwd: str, streams: list[str], hidden: tuple[str, ...], devices: int
+) -> None:
     os.chdir(cwd)
     for descriptor, path in enumerate(streams):
         file = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
@@ -95,6 +120,11 @@ def _run(arguments: list[str], cwd: str, streams: list[str], hidden: tuple[str, 
     sys.stdin = os.fdopen(0, encoding="utf-8", closefd=False)
     for name in hidden:
         _hide(name)
+    if devices > 1:
+        import jax
+
+        jax.config.update("jax_num_cpu_devices", devices)
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # as at a terminal
     # As the interpreter itself has them when it is given a script.
     sys.argv = [str(LAUNCH), *arguments]
     sys.path[0:0] = [str(ROOT)]

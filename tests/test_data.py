@@ -53,11 +53,11 @@ def test_a_new_run_builds_its_vocabularies_from_the_training_split_and_keeps_the
 def test_a_run_keeps_its_vocabularies_when_the_text_changes(config, tmp_path):
     data = open_data(config, tmp_path / "vocabulary", lambda _: None)
     data.vocabularies.save(tmp_path / "vocabulary")
-    before = data.fingerprints()
+    before = data.fingerprints("train")
     path = Path(config.source.removeprefix("tsv:")) / "train.tsv"
     path.write_text("xyz\tX Y Z\n" * 9)
     after = open_data(config, tmp_path / "vocabulary", lambda _: None)
-    assert after.fingerprints()["data/train"] != before["data/train"]
+    assert after.fingerprints("train")["data/train"] != before["data/train"]
     assert after.fingerprints()["vocabularies"] == before["vocabularies"]
     assert ids(after.training_store(lambda _: None).sources, range(9)) == [[UNK] * 3 + [EOS]] * 9
 
@@ -70,7 +70,7 @@ def test_the_training_text_is_turned_into_ids_once(config, tmp_path):
     assert len(store) == tiny.PAIRS + tiny.LONGER
     assert said == [
         "turning the training text into ids",
-        f"{tiny.EMPTY} training pairs have an empty side and are left out",
+        f"left out for an empty side: {tiny.EMPTY} training pair",
     ]
     encode = data.vocabularies.source.encode
     assert ids(store.sources, store) == [[*encode(s), EOS] for s, _ in data.corpus.pairs()]

@@ -1,63 +1,20 @@
-import contextlib
-import io
 import json
 import math
 import shutil
 
-import jax
-import numpy as np
 import pytest
 import tiny
 from launching import tree_hash
+from same_run import assert_same_run, quietly, result_of, steps_saved, without_speed
 
 from bahdanau_jax import workdir
 from bahdanau_jax.batching import Batcher
-from bahdanau_jax.checkpoint import Checkpoints
 from bahdanau_jax.errors import InputError
 from bahdanau_jax.evaluation import Evaluator
 from bahdanau_jax.loop_state import LoopState
-from bahdanau_jax.optimizer import make_optimizer
-from bahdanau_jax.report import read_metrics, read_result
-from bahdanau_jax.run import make_model, open_run
-from bahdanau_jax.state import create_state
+from bahdanau_jax.report import read_metrics
+from bahdanau_jax.run import open_run
 from bahdanau_jax.train import train
-from bahdanau_jax.vocabulary import Vocabularies
-
-
-def without_speed(directory):
-    """Returns the lines of metrics.jsonl without what depends on the clock."""
-    return [
-        {k: v for k, v in line.items() if not k.startswith(("speed/", "time"))}
-        for line in read_metrics(directory)
-    ]
-
-
-def result_of(directory):
-    result = read_result(directory)
-    assert result is not None
-    return result
-
-
-def steps_saved(directory, kind):
-    return sorted(int(path.name) for path in (directory / "checkpoints" / kind).iterdir())
-
-
-def saved_state(directory, config, which):
-    """Returns a whole checkpoint: step, parameters, optimiser, key."""
-    vocabularies = Vocabularies.load(directory / "vocabulary")
-    model, optimizer = make_model(config, vocabularies), make_optimizer(config.train, 1)
-    template = jax.eval_shape(lambda: create_state(model, optimizer, 0))
-    with Checkpoints(directory / "checkpoints") as checkpoints:
-        restored = checkpoints.restore(template, which)
-    state = dict(vars(restored.state), key=jax.random.key_data(restored.state.key))
-    return restored.step, jax.tree.map(np.asarray, state), restored.progress
-
-
-def quietly(config, directory):
-    err = io.StringIO()
-    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(err):
-        train(config, directory, [])
-    return err.getvalue()
 
 
 def test_a_workdir_holds_what_the_run_was_and_what_came_of_it(trained):
@@ -78,7 +35,8 @@ def test_a_workdir_holds_what_the_run_was_and_what_came_of_it(trained):
     (start,) = json.loads((trained.directory / "manifest.json").read_text())["starts"]
     assert start["overrides"] == ["train.steps=60"]
     assert start["step"] == 0
-    assert set(start["fingerprints"]) == {"data/train", "vocabularies"}
+    assert set(start["fingerprints"]) == {"data/train", "data/dev", "data/test", "vocabularies"}
+    assert (start["changed"], start["init_from"]) == ({}, None)
     assert list((trained.directory / "tensorboard").iterdir())
     assert (trained.directory / "alignments" / "dev.png").read_bytes()[1:4] == b"PNG"
 
@@ -184,9 +142,10 @@ def test_outputs_are_saved_one_a_line(trained):
 def test_it_says_what_it_does_and_what_it_leaves_out(trained):
     said = trained.err
     assert f"reading {trained.config.data.source}" in said
-    assert f"{tiny.EMPTY} training pairs have an empty side and are left out" in said
+    assert f"left out for an empty side: {tiny.EMPTY} training pair\n" in said
     assert f"{tiny.PAIRS} training pairs" in said
-    assert f"{tiny.LONGER} longer than data.max_length={tiny.MAX_LENGTH} are left out" in said
+    left_out = f"left out, for data.max_length={tiny.MAX_LENGTH}: {tiny.LONGER} longer pairs"
+    assert left_out in said
     for part in ("vocabularies", "compiling", "step 1/60", "best so far", "result.json"):
         assert part in said
 
@@ -222,15 +181,7 @@ def test_an_interrupted_run_goes_on_as_if_nothing_had_been(trained, tmp_path, mo
             quietly(config, directory)
     assert "resuming from step 40" in quietly(config, directory)
 
-    assert without_speed(directory) == without_speed(trained.directory)
-    assert result_of(directory) == result_of(trained.directory)
-    for which in ("latest", "best"):
-        ours = saved_state(directory, config, which)
-        theirs = saved_state(trained.directory, config, which)
-        assert ours[0] == theirs[0]
-        assert jax.tree.structure(ours[1]) == jax.tree.structure(theirs[1])
-        jax.tree.map(np.testing.assert_array_equal, ours[1], theirs[1])
-        assert ours[2] == theirs[2]
+    assert_same_run(directory, trained.directory)
     starts = json.loads((directory / "manifest.json").read_text())["starts"]
     assert [start["step"] for start in starts] == [0, 27, 40]
 

@@ -1,0 +1,206 @@
+"""Kills training runs at random moments of the clock, and compares what they end with.
+
+    python benchmarks/kill_soak.py --kills=200
+
+A run of a small model on made-up words is started, killed from outside after a random time (by
+SIGKILL, every fifth time by SIGTERM, upon which it saves), and started again in the same workdir,
+until it ends; then its parameters, optimiser state, metrics.jsonl without speeds, result.json and
+best checkpoint are compared, bit for bit, with those of a run that nobody killed; then the next run
+begins. Prints where the kills fell, and each difference. Exit status 1 if there is one.
+
+Starting Python and importing JAX is left out of every start but the first: the processes are forked
+from one that has done so and has touched no device.
+"""
+
+import argparse
+import collections
+import json
+import multiprocessing
+import os
+import random
+import runpy
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import jax
+import numpy as np
+
+from bahdanau_jax.checkpoint import Checkpoints
+from bahdanau_jax.optimizer import make_optimizer
+from bahdanau_jax.run import make_model
+from bahdanau_jax.state import create_state
+from bahdanau_jax.vocabulary import Vocabularies
+from bahdanau_jax.workdir import read_config
+
+LAUNCH = Path(__file__).parents[1] / "launch.py"
+
+
+EXPERIMENT = """
+from bahdanau_jax.config import Config
+
+
+def get_config():
+    config = Config()
+    data, model, train = config.data, config.model, config.train
+    data.source, data.max_length, data.shapes = "tsv:data", 6, 2
+    data.vocabulary.kind, data.vocabulary.target_kind = "characters", "symbols"
+    data.vocabulary.size = 0
+    model.embedding = model.encoder.units = model.decoder.units = 32
+    model.attention.units = model.readout_units = 32
+    train.steps, train.batch_size, train.log_every = 300, 16, 7
+    train.eval_every, train.checkpoint_every = 50, 9
+    train.learning_rate, train.schedule, train.warmup_steps = 1e-2, "cosine", 5
+    train.metric, train.label_smoothing = "per", 0.05
+    train.dropout.embedding = train.dropout.annotations = train.dropout.readout = 0.1
+    config.evaluation.metrics, config.evaluation.samples = "error_rate", 0
+    return config
+"""
+
+
+def write_experiment(directory: Path) -> None:
+    """Writes an experiment with dropout, a schedule, evaluations and many saves, and its words."""
+    chance = random.Random(0)
+    (directory / "data").mkdir()
+    for name, count in (("train", 400), ("dev", 16), ("test", 16)):
+        words = ["".join(chance.choices("abcdef", k=chance.randint(1, 6))) for _ in range(count)]
+        lines = [f"{word}\t{' '.join(word.upper())}\n" for word in words]
+        (directory / "data" / f"{name}.tsv").write_text("".join(lines), encoding="utf-8")
+    (directory / "experiment.py").write_text(EXPERIMENT, encoding="utf-8")
+
+
+def run(directory: Path) -> None:
+    """Does what `python launch.py --workdir=DIRECTORY` does, in a process of its own."""
+    os.chdir(directory.parent)
+    log = os.open(f"{directory.name}.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    sys.argv = [str(LAUNCH), "--config=experiment.py", f"--workdir={directory.name}"]
+    runpy.run_path(str(LAUNCH), run_name="__main__")
+
+
+def state_of(directory: Path) -> str:
+    """Says how far a run has come, from its files alone."""
+    if (directory / "result.json").exists():
+        return "after the end"
+    writing = directory / "checkpoints" / "writing"
+    if writing.exists() and any(writing.iterdir()):
+        return "during a save"
+    if (directory / "checkpoints" / "latest").exists():
+        return "between saves"
+    return "before the first save"
+
+
+def contents(directory: Path) -> dict[str, object]:
+    """Returns all that has to be the same, by name; arrays and bytes included."""
+    found: dict[str, object] = {"result": (directory / "result.json").read_text(encoding="utf-8")}
+    lines = (directory / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+    found["metrics"] = [
+        {name: x for name, x in json.loads(line).items() if not name.startswith("speed/")}
+        for line in lines
+    ]
+
+    config = read_config(directory)
+    model = make_model(config, Vocabularies.load(directory / "vocabulary"))
+    optimizer = make_optimizer(config.train, config.train.steps)
+    template = jax.eval_shape(lambda: create_state(model, optimizer, config.seed))
+    with Checkpoints(directory / "checkpoints") as checkpoints:
+        for which in ("latest", "best"):
+            restored = checkpoints.restore(template, which)
+            found[f"{which} step"], found[f"{which} loop"] = restored.step, restored.progress
+            state = restored.state.replace(key=jax.random.key_data(restored.state.key))
+            for path, leaf in jax.tree_util.tree_flatten_with_path(state)[0]:
+                found[which + jax.tree_util.keystr(path)] = np.asarray(leaf)
+    return found
+
+
+def differences(ours: dict, theirs: dict) -> list[str]:
+    """Returns the names of what isn't the same."""
+    return [
+        name
+        for name in sorted(ours.keys() | theirs.keys())
+        if name not in ours or name not in theirs or not np.array_equal(ours[name], theirs[name])
+    ]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Kills training runs at random moments.")
+    parser.add_argument("--kills", type=int, default=200)
+    parser.add_argument("--seed", type=int, default=0, help="of the moments")
+    parser.add_argument("--minutes", type=float, default=60.0, help="no new run after this time")
+    arguments = parser.parse_args()
+    processes = multiprocessing.get_context("forkserver")
+    processes.set_forkserver_preload(["bahdanau_jax.trainer", "kill_soak"])
+    scratch = Path(tempfile.mkdtemp(prefix="kill-soak-"))
+    os.environ["XDG_CACHE_HOME"] = str(scratch / "cache")
+    os.environ["JAX_COMPILATION_CACHE_DIR"] = str(scratch / "xla")
+    os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.1"
+    write_experiment(scratch)
+
+    def start(name: str):
+        process = processes.Process(target=run, args=(scratch / name,))
+        process.start()
+        return process
+
+    whole = start("whole")
+    whole.join()
+    again = start("again")  # with every program compiled: the time that kills are drawn from
+    began = time.monotonic()
+    again.join()
+    longest = time.monotonic() - began
+    reference = contents(scratch / "whole")
+    wrong = differences(contents(scratch / "again"), reference)
+    print(f"an undisturbed run takes {longest:.1f} s; twice the same: {not wrong}", flush=True)
+    chance, fell = random.Random(arguments.seed), collections.Counter()
+    kills = runs = starts = faults = 0
+    slowest, begin = 0.0, time.monotonic()
+
+    def is_over() -> bool:
+        return kills >= arguments.kills or time.monotonic() - begin > 60 * arguments.minutes
+
+    while not is_over():
+        name = f"run-{runs}"
+        process, starts = start(name), starts + 1
+        process.join(chance.uniform(0.1, 0.7) * longest)
+        if process.exitcode is None:
+            number = signal.SIGTERM if kills % 5 == 4 else signal.SIGKILL
+            sent = time.monotonic()
+            assert process.pid is not None  # it was started
+            os.kill(process.pid, number)
+            process.join()
+            # Before the run listens for it, SIGTERM ends Python as it always does.
+            expected = (-number, 0) if number == signal.SIGTERM else (-number,)
+            if number == signal.SIGTERM:
+                slowest = max(slowest, time.monotonic() - sent)
+            kills += 1
+            fell[state_of(scratch / name)] += 1
+            if process.exitcode in expected and not is_over():
+                continue
+            if process.exitcode in expected:
+                process, starts = start(name), starts + 1
+                process.join()
+        if process.exitcode:
+            print((scratch / f"{name}.log").read_text(encoding="utf-8")[-2000:])
+            print(f"{name}: a start ended with status {process.exitcode}")
+            return 1
+        wrong = differences(contents(scratch / name), reference)
+        faults += bool(wrong)
+        if wrong:
+            print(f"{name} differs: {', '.join(wrong)}", flush=True)
+        runs += 1
+        shutil.rmtree(scratch / name)
+    where = "; ".join(f"{count} {where}" for where, count in fell.most_common())
+    print(
+        f"{kills} kills in {runs} runs, {starts} starts, {time.monotonic() - begin:.0f} s: {where}"
+    )
+    print(f"SIGTERM, every fifth of them, took at most {slowest:.1f} s")
+    print(f"{faults} of {runs} runs ended otherwise than the run that nobody killed")
+    shutil.rmtree(scratch)
+    return int(faults > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,65 @@
+"""Whether two workdirs hold the same run, bit for bit."""
+
+import contextlib
+import io
+
+import jax
+import numpy as np
+
+from bahdanau_jax import workdir
+from bahdanau_jax.checkpoint import Checkpoints
+from bahdanau_jax.optimizer import make_optimizer
+from bahdanau_jax.report import read_metrics, read_result
+from bahdanau_jax.run import make_model
+from bahdanau_jax.state import create_state
+from bahdanau_jax.train import train
+from bahdanau_jax.vocabulary import Vocabularies
+
+
+def without_speed(directory):
+    """Returns the lines of metrics.jsonl without what depends on the clock."""
+    return [
+        {k: v for k, v in line.items() if not k.startswith(("speed/", "time"))}
+        for line in read_metrics(directory)
+    ]
+
+
+def result_of(directory):
+    result = read_result(directory)
+    assert result is not None
+    return result
+
+
+def steps_saved(directory, kind):
+    return sorted(int(path.name) for path in (directory / "checkpoints" / kind).iterdir())
+
+
+def saved_state(directory, config, which):
+    """Returns a whole checkpoint: step, parameters, optimiser, key."""
+    vocabularies = Vocabularies.load(directory / "vocabulary")
+    model, optimizer = make_model(config, vocabularies), make_optimizer(config.train, 1)
+    template = jax.eval_shape(lambda: create_state(model, optimizer, 0))
+    with Checkpoints(directory / "checkpoints") as checkpoints:
+        restored = checkpoints.restore(template, which)
+    state = dict(vars(restored.state), key=jax.random.key_data(restored.state.key))
+    return restored.step, jax.tree.map(np.asarray, state), restored.progress
+
+
+def quietly(config, directory):
+    err = io.StringIO()
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(err):
+        train(config, directory, [])
+    return err.getvalue()
+
+
+def assert_same_run(ours, theirs):
+    """Asserts that metrics, result and checkpoints are the same but for what the clock decides."""
+    config = workdir.read_config(theirs)
+    assert without_speed(ours) == without_speed(theirs)
+    assert result_of(ours) == result_of(theirs)
+    for which in ("latest", "best"):
+        a, b = saved_state(ours, config, which), saved_state(theirs, config, which)
+        assert a[0] == b[0]
+        assert jax.tree.structure(a[1]) == jax.tree.structure(b[1])
+        jax.tree.map(np.testing.assert_array_equal, a[1], b[1])
+        assert a[2] == b[2]

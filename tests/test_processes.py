@@ -1,0 +1,103 @@
+"""Several processes, here two on one machine that speak over its loopback interface."""
+
+import signal
+import socket
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+import tiny
+from launching import Launched, launch
+from same_run import saved_state, steps_saved
+
+from bahdanau_jax import workdir
+from bahdanau_jax.report import read_metrics, read_starts
+
+FLAGS = ["--config=spelling.py", "--config.train.schedule=constant"]
+FLAGS += ["--config.train.warmup_steps=0", "--config.train.learning_rate=3e-3"]
+FLAGS += ["--config.train.log_every=5", "--config.train.checkpoint_every=10"]
+FLAGS += ["--config.train.eval_every=1000"]
+
+
+@pytest.fixture
+def scratch(corpus, tmp_path):
+    """A directory with an experiment file."""
+    (tmp_path / "spelling.py").write_text(
+        f"import sys\nsys.path.append({str(Path(tiny.__file__).parent)!r})\nimport tiny\n"
+        f"def get_config():\n    return tiny.config({corpus!r})\n"
+    )
+    return tmp_path
+
+
+def start_two(flags, scratch):
+    with socket.socket() as free:
+        free.bind(("localhost", 0))
+        port = free.getsockname()[1]
+    shared = [*FLAGS, *flags, "--distributed", f"--coordinator=localhost:{port}", "--processes=2"]
+    return [Launched([*shared, f"--process={number}"], scratch) for number in range(2)]
+
+
+def has_saved(directory, step):
+    latest = directory / "checkpoints" / "latest"
+    return latest.is_dir() and max(steps_saved(directory, "latest"), default=0) >= step
+
+
+def losses(directory, last):
+    return {
+        line["step"]: (line["train/loss"], line["train/gradient_norm"])
+        for line in read_metrics(directory)
+        if "train/loss" in line and line["step"] <= last and line["step"] % 5 == 0
+    }
+
+
+def test_two_processes_are_one_with_two_devices_through_death_resumption_and_notice(scratch):
+    two = ["--workdir=two", "--config.train.steps=100000"]
+    first, second = start_two(two, scratch)
+    first.wait_for(lambda: has_saved(scratch / "two", 20))
+    second.send(signal.SIGKILL)
+    ended = first.finish(timeout=60)
+    assert ended.status == 1, ended.err
+    assert "has lost another process of the run" in ended.lines[-1]
+    assert "Traceback" not in ended.err
+    assert second.finish().status == -signal.SIGKILL
+
+    # One process takes it up with one device, and two processes take it up again.
+    saved = steps_saved(scratch / "two", "latest")[-1]
+    alone = launch([*FLAGS, "--workdir=two", f"--config.train.steps={saved + 20}"], scratch)
+    assert alone.status == 0, alone.err
+    assert f"resuming from step {saved:,}" in alone.err
+    first, second = start_two(two, scratch)
+    first.wait_for(lambda: has_saved(scratch / "two", saved + 40))
+    second.send(signal.SIGTERM)
+    for process in (first, second):
+        ended = process.finish()
+        assert ended.status == 0, ended.err
+        assert ended.lines[-1] == "launch.py: stopped by SIGTERM; the same command goes on"
+    # Only the first writes logs.
+    assert [line for line in ended.lines if not line.startswith("[Gloo]")] == ended.lines[-1:]
+    assert ended.out == b""
+    last = steps_saved(scratch / "two", "latest")[-1]
+    assert f"stopped at step {last:,}, which is saved" in first.err()
+    starts = read_starts(scratch / "two")
+    assert [start["devices"]["processes"] for start in starts] == [2, 1, 2]
+    assert [start["devices"]["count"] for start in starts] == [2, 1, 2]
+
+    one = launch([*FLAGS, "--workdir=one", f"--config.train.steps={last}"], scratch, devices=2)
+    assert one.status == 0, one.err
+    ours, theirs = losses(scratch / "two", last), losses(scratch / "one", last)
+    assert len(ours) >= 10
+    assert ours.keys() == theirs.keys()
+    np.testing.assert_allclose(list(ours.values()), list(theirs.values()), rtol=0, atol=1e-5)
+    config = workdir.read_config(scratch / "one")
+    a, b = (saved_state(scratch / name, config, "latest") for name in ("two", "one"))
+    assert a[0] == b[0] == last
+    jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, atol=1e-4), a[1], b[1])
+
+
+def test_a_mistake_is_said_by_both_and_leaves_nobody_waiting(scratch):
+    for process in start_two(["--config.data.source=tsv:nowhere", "--workdir=run"], scratch):
+        ended = process.finish(timeout=60)
+        assert ended.status == 2, ended.err
+        assert ended.lines[-1].startswith("launch.py: process 0: ")
+        assert "nowhere" in ended.lines[-1]
