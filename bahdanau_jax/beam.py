@@ -8,19 +8,17 @@ Axes: M members of an ensemble, K hypotheses, B sentences, S source tokens, L ou
 """
 
 import functools
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from bahdanau_jax.attention import Memory
 from bahdanau_jax.config import DecodeConfig
 from bahdanau_jax.continuation import EOS, allowed, extend, sample
-from bahdanau_jax.decoder import DecoderState
 from bahdanau_jax.model import BOS, PAD, Seq2Seq
 from bahdanau_jax.penalties import bound, coverage_penalty, length_penalty
-from bahdanau_jax.stepping import Stepper, take_places
+from bahdanau_jax.stepping import Rows, Stepper, of_places, row_of_place
 
 
 class Sentences(NamedTuple):
@@ -46,7 +44,6 @@ class _Beam(NamedTuple):
     """What one step hands to the next; a place is one of the K of a sentence."""
 
     step: Array  # int32[]
-    state: DecoderState  # of every place, float32[K, B, H]; with an ensemble [M, K, B, H]
     previous: Array  # int32[K, B]
     log_p: Array  # of each place's hypothesis, float32[K, B]; -inf where there is none
     length: Array  # its tokens, int32[K, B]
@@ -56,14 +53,6 @@ class _Beam(NamedTuple):
     tokens: Array  # the word that each step put in each place, int32[L, K, B]
     parents: Array  # the place before the step of what is in a place after it, int32[L, K, B]
     alignments: Array  # of each place before the step, float32[L, K, B, S]
-
-
-# Where the axis of the sentences is, 0, 1 or 2, in what a beam holds beside the state.
-_SENTENCE_AXES = (
-    ("running",),
-    ("previous", "log_p", "length", "ended", "covered"),
-    ("tokens", "parents", "alignments"),
-)
 
 
 def search(
@@ -98,82 +87,80 @@ def search(
     """
     places = nbest if config.temperature else config.beam_size
     stepper = Stepper(model, params, members)
-    memory, start = stepper.start(sentences.source, places)
+    rows = stepper.start(sentences.source, places)
     recorded = sentences.source.shape[1] if record else 0
-    beam = _first_beam(sentences, start, (longest, places, recorded), config)
-    sizes = _stages(len(sentences.source))
-    rows = jnp.arange(sizes[0], dtype=jnp.int32)
-    found = None
-    for size, until in zip(sizes, (*sizes[1:], 0), strict=True):
-        if size < len(rows):
-            left = jnp.argsort(~beam.running, stable=True)[:size]
-            beam, memory = _keep(stepper, beam, left), stepper.keep(memory, left, 0)
-            sentences = jax.tree.map(lambda x, left=left: x[left], sentences)
-            rows = rows[left]
-        step = functools.partial(_step, stepper, memory, sentences, config, nbest)
-        beam = lax.while_loop(lambda now, until=until: now.running.sum() > until, step, beam)
-        best = _best(beam, sentences, nbest, config)
-        if found is None:
-            found = best
-        else:
-            found = jax.tree.map(lambda x, new, rows=rows: x.at[rows].set(new), found, best)
-    assert found is not None
-    return found
+    beam = _first_beam(
+        sentences, rows.memory.annotations.dtype, (longest, places, recorded), config
+    )
+    counts = _row_counts(places * len(sentences.source))
+    for count, until in zip(counts, (*counts[1:], 0), strict=True):
+        if count < counts[0]:
+            rows = stepper.pack(rows, _open(beam), count)
+        step = functools.partial(_step, stepper, sentences, config, nbest)
+        beam, rows = lax.while_loop(
+            lambda now, until=until: _open(now[0]).sum() > until, step, (beam, rows)
+        )
+    return _best(beam, sentences, nbest, config)
 
 
-def _stages(batch: int) -> tuple[int, ...]:
-    """Returns for how many sentences the loop is compiled, the most first.
+def _row_counts(most: int) -> tuple[int, ...]:
+    """Returns for how many rows the loop is compiled, the most first.
 
-    When no more than the next number are still searched, the others leave the batch: a few long
-    outputs don't cost what all cost.
+    When no more than the next number are needed they are packed: what has ended, and a few long
+    outputs, don't cost what all cost.
     """
-    return (batch, batch // 2, batch // 8) if batch >= 16 else (batch,)
+    if most < 64:
+        return (most,)
+    return (most, most * 5 // 8, most * 3 // 8, most // 8)
 
 
-def _keep(stepper: Stepper, beam: _Beam, rows: Array) -> _Beam:
-    """Returns the beams of some sentences, int32[b]."""
-    state = stepper.keep(beam.state._replace(step=None), rows, 1)
-    kept = {
-        name: jnp.take(getattr(beam, name), rows, axis=axis, mode="clip")
-        for axis, names in enumerate(_SENTENCE_AXES)
-        for name in names
-    }
-    return beam._replace(state=state._replace(step=beam.state.step), **kept)
+def _open(beam: _Beam) -> Array:
+    """Returns the places that may still change, `bool[K, B]`."""
+    return ~beam.ended & beam.running[None]
 
 
 def _step(
     stepper: Stepper,
-    memory: Memory,
     sentences: Sentences,
     config: DecodeConfig,
     nbest: int,
-    now: _Beam,
-) -> _Beam:
+    carried: tuple[_Beam, Rows],
+) -> tuple[_Beam, Rows]:
     """Continues every live hypothesis of the sentences that are still searched by one word."""
-    places, recorded = len(now.log_p), now.alignments.shape[-1]
-    state, log_q, alignment = stepper.step(now.state, now.previous, memory)
-    may_come = allowed(now.step, sentences.minimum, sentences.prefix, config, log_q.shape[-1])
+    now, rows = carried
+    moved = _open(now)
+    count, recorded = rows.memory.mask.shape[-2], now.alignments.shape[-1]
+    row = row_of_place(rows.first, moved, count)
+    rows, log_q, alignment = stepper.step(rows, row, now.previous)
+    alignment = of_places(alignment, row, 0.0)
+    batch = sentences.source.shape[0]
+    sentence = (
+        jnp.zeros(count, jnp.int32)
+        .at[row]
+        .set(jnp.broadcast_to(jnp.arange(batch, dtype=jnp.int32)[None], row.shape), mode="drop")
+    )
+    minimum, prefix = sentences.minimum[sentence], sentences.prefix[sentence]
+    may_come = allowed(now.step, minimum, prefix, config, log_q.shape[-1])
     log_q = jnp.where(may_come, log_q, -jnp.inf)
-    live = ~now.ended & (now.log_p > -jnp.inf) & now.running[None]
-    if config.temperature:
-        log_p, parent, token = sample(now.log_p, now.step, sentences.number, log_q, config)
-    else:
-        log_p, parent, token = extend(now.log_p, now.ended, live, log_q)
+    live = moved & (now.log_p > -jnp.inf)
+    log_p, parent, token = (
+        sample(now.log_p, now.step, sentences.number, log_q, row, config)
+        if config.temperature
+        else extend(now.log_p, now.ended, live, log_q, row)
+    )
     # Places that are not searched any more stay as they are.
-    moved = ~now.ended & now.running[None]
-    here = jnp.broadcast_to(jnp.arange(places, dtype=jnp.int32)[:, None], parent.shape)
+    here = jnp.broadcast_to(jnp.arange(len(row), dtype=jnp.int32)[:, None], row.shape)
     parent = jnp.where(moved, parent, here)
     grown = moved & (log_p > -jnp.inf)
     token = jnp.where(grown, token, PAD).astype(jnp.int32)
-    log_p = jnp.where(moved, log_p, now.log_p)
     covered = now.covered
     if config.coverage_penalty:
-        covered = take_places(covered + jnp.where(live[..., None], alignment, 0.0), parent)
+        covered = covered + jnp.where(live[..., None], alignment, 0.0)
+        covered = jnp.take_along_axis(covered, parent[..., None], axis=0)
     found = now._replace(
         step=now.step + 1,
-        state=stepper.reorder(state, parent),
         previous=token,
-        log_p=log_p,
+        log_p=jnp.where(moved, log_p, now.log_p),
         length=jnp.where(grown, now.step + 1, now.length),
         ended=now.ended | (token == EOS),
         covered=covered,
@@ -181,23 +168,23 @@ def _step(
         parents=now.parents.at[now.step].set(parent),
         alignments=now.alignments.at[now.step].set(alignment[..., :recorded]),
     )
-    return found._replace(running=_running(found, sentences, nbest, config))
+    found = found._replace(running=_running(found, sentences, nbest, config))
+    after = row_of_place(rows.first, _open(found), count)
+    return found, stepper.reorder(rows, row, parent, after)
 
 
 def _first_beam(
-    sentences: Sentences, start: DecoderState, sizes: tuple[int, int, int], config: DecodeConfig
+    sentences: Sentences, dtype: Any, sizes: tuple[int, int, int], config: DecodeConfig
 ) -> _Beam:
     longest, places, recorded = sizes
     batch, source_length = sentences.source.shape
     rows = (places, batch)
-    dtype = start.cells[0][0].dtype
     # One empty hypothesis a sentence; the first step fills the other places with its children.
     alone = jnp.where(jnp.arange(places) == 0, 0.0, -jnp.inf).astype(dtype)
     samples = jnp.zeros(places, dtype)
     has_source = (sentences.source != PAD).any(axis=1)
     return _Beam(
         step=jnp.zeros((), jnp.int32),
-        state=start,
         previous=jnp.full(rows, BOS, jnp.int32),
         log_p=jnp.broadcast_to((samples if config.temperature else alone)[:, None], rows),
         length=jnp.zeros(rows, jnp.int32),

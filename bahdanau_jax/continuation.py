@@ -7,17 +7,18 @@ from jax import Array, lax
 from bahdanau_jax.config import DecodeConfig
 from bahdanau_jax.largest import largest
 from bahdanau_jax.model import BOS, PAD
+from bahdanau_jax.stepping import of_places
 
 EOS, UNK = 2, 3  # as in vocabulary.py, which the science doesn't import
 
 
 def allowed(step: Array, minimum: Array, prefix: Array, config: DecodeConfig, size: int) -> Array:
-    """Returns which words may come next, `bool[1, B, V]`: where one is forced, it alone.
+    """Returns which words may come next, `bool[R, V]`: where one is forced, it alone.
 
     Args:
       step: i, counted from 0, int32[].
-      minimum: words before the end mark may come, int32[B].
-      prefix: ids that outputs begin with, then PAD, int32[B, P].
+      minimum: words before the end mark may come, of each row, int32[R].
+      prefix: ids that outputs begin with, then PAD, int32[R, P].
       config: `suppress_unk` is read.
       size: V.
     """
@@ -32,26 +33,30 @@ def allowed(step: Array, minimum: Array, prefix: Array, config: DecodeConfig, si
         forced = prefix[:, jnp.minimum(step, width - 1)]
         forced = jnp.where(step < width, forced, PAD)[:, None]
         free = jnp.where(forced == PAD, free, word == forced)
-    return free[None]
+    return free
 
 
-def extend(log_p: Array, ended: Array, live: Array, log_q: Array) -> tuple[Array, Array, Array]:
+def extend(
+    log_p: Array, ended: Array, live: Array, log_q: Array, row: Array
+) -> tuple[Array, Array, Array]:
     """Fills the places that are free with the likeliest continuations, the best first.
 
     Args:
       log_p: of each place's hypothesis, float[K, B].
       ended: places whose hypothesis has its end mark, bool[K, B]: they aren't free.
       live: places whose hypothesis can be continued, bool[K, B].
-      log_q: of each next word, float[K, B, V].
+      log_q: of each next word, float[R, V].
+      row: of each place, R where it has none, int32[K, B].
 
     Returns:
       Each place's log-probability, its parent and its word, `[K, B]`.
     """
-    places, batch, size = log_q.shape
-    reached = jnp.where(live[..., None], log_p[..., None] + log_q, -jnp.inf)
+    (places, batch), size = log_p.shape, log_q.shape[-1]
     kept = min(places, size)
     # The K best of all K·V are among the K best of each hypothesis.
-    values, words = largest(reached, kept)
+    values, words = largest(log_q, kept)
+    values, words = of_places(values, row, -jnp.inf), of_places(words, row, PAD)
+    values = jnp.where(live[..., None], log_p[..., None] + values, -jnp.inf)
     values, words = (x.transpose(1, 0, 2).reshape(batch, places * kept) for x in (values, words))
     values, chosen = lax.top_k(values, places)
     words = jnp.take_along_axis(words, chosen, axis=1)
@@ -63,7 +68,7 @@ def extend(log_p: Array, ended: Array, live: Array, log_q: Array) -> tuple[Array
 
 
 def sample(
-    log_p: Array, step: Array, number: Array, log_q: Array, config: DecodeConfig
+    log_p: Array, step: Array, number: Array, log_q: Array, row: Array, config: DecodeConfig
 ) -> tuple[Array, Array, Array]:
     """Draws each place's next word from p^(1 / temperature); result as of `extend`.
 
@@ -73,10 +78,12 @@ def sample(
       log_p: of each place's hypothesis, float[K, B].
       step: i, int32[].
       number: of the sentence, int32[B].
-      log_q: of each next word, float[K, B, V].
+      log_q: of each next word, float[R, V].
+      row: of each place, R where it has none, int32[K, B].
       config: `temperature` and `seed` are read.
     """
-    places, batch, _ = log_q.shape
+    places, batch = log_p.shape
+    log_q = of_places(log_q, row, 0.0)
     root = jax.random.key(config.seed)
 
     def draw(log_q, number, place):

@@ -1,10 +1,11 @@
-"""One step of many hypotheses: a model, or an ensemble of it, over rows `[K, B]`.
+"""One step of many hypotheses: a model, or an ensemble of it, over those that are still searched.
 
-The K hypotheses of a sentence read the same memory: `vmap` over K leaves it as it is, so that no
-copy of keys or annotations is made for them.
+A beam is a grid of K places for B sentences. The model's arrays have a row for each place that may
+still change; when these have become few enough, the rows are packed, so that a hypothesis that has
+ended costs nothing. A row's keys and annotations are copied when rows are packed, never in a step.
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -15,59 +16,126 @@ from bahdanau_jax.decoder import DecoderState
 from bahdanau_jax.model import Seq2Seq
 
 
+class Rows(NamedTuple):
+    """What the model computes with: R rows, those of a sentence side by side.
+
+    The j-th row of a sentence belongs to the j-th of its places that are open.
+    """
+
+    state: DecoderState  # float32[R, H]; with an ensemble [M, R, H]
+    memory: Memory  # of each row's sentence, float32[R, S, C]; with an ensemble [M, R, S, C]
+    first: Array  # each sentence's first row, int32[B]
+
+
 class Stepper:
-    """A model, or an ensemble of it, whose rows are places: `[K, B]` in place of `[B]`."""
+    """A model, or an ensemble of it, whose rows are hypotheses."""
 
     def __init__(self, model: Seq2Seq, params: dict, members: int):
+        """Takes the parameters, which are stacked where `members`, M, isn't 0."""
         self._model, self._params, self._members = model, params, members
 
-    def start(self, source: Array, places: int) -> tuple[Memory, DecoderState]:
-        """Encodes, and returns the first state of every place."""
+    def start(self, source: Array, places: int) -> Rows:
+        """Encodes the sentences, int32[B, S]; each has K rows."""
 
         def of_member(params):
             bound_model = self._model.bind({"params": params})
             memory = bound_model.encode(source)
-            state = bound_model.initial_state(memory)
-            spread = jax.tree.map(lambda x: jnp.broadcast_to(x, (places, *x.shape)), state)
-            return memory, spread._replace(step=state.step)
+            return bound_model.initial_state(memory), memory
 
-        return (jax.vmap(of_member) if self._members else of_member)(self._params)
+        state, memory = (jax.vmap(of_member) if self._members else of_member)(self._params)
+        batch = source.shape[0]
+        sentence = jnp.repeat(jnp.arange(batch, dtype=jnp.int32), places)
+        first = jnp.arange(batch, dtype=jnp.int32) * places
+        return Rows(self._take(state, sentence), self._take(memory, sentence), first)
 
-    def step(self, state: DecoderState, previous: Array, memory: Memory):
-        """Returns the next state, log p(y_i) as `float[K, B, V]`, and α_ij, `float[K, B, S]`."""
-        rows = DecoderState(0, None, 0, 0)  # pyright: ignore[reportArgumentType]
+    def step(self, rows: Rows, places: Array, previous: Array) -> tuple[Rows, Array, Array]:
+        """Takes a step.
+
+        Args:
+          rows: what the step before left.
+          places: the row of each place, or R where it has none, int32[K, B].
+          previous: y_{i-1} of each place, int32[K, B].
+
+        Returns:
+          The rows; log p(y_i), `float32[R, V]`; and α_ij, `float32[R, S]`.
+        """
+        count = rows.memory.mask.shape[-2]
+        words = jnp.zeros(count, jnp.int32).at[places].set(previous, mode="drop")
 
         def of_member(params, state, memory):
-            def of_place(state, previous):
-                stepped: Any = self._model.apply(
-                    {"params": params}, state, previous, memory, method="decode_step"
-                )
-                return stepped
-
-            mapped = jax.vmap(of_place, in_axes=(rows, 0), out_axes=(rows, 0, 0))
-            state, logits, alignment = mapped(state, previous)
+            stepped: Any = self._model.apply(
+                {"params": params}, state, words, memory, method="decode_step"
+            )
+            state, logits, alignment = stepped
             return state, jax.nn.log_softmax(logits), alignment
 
         if not self._members:
-            return of_member(self._params, state, memory)
-        state, log_q, alignment = jax.vmap(of_member)(self._params, state, memory)
+            state, log_q, alignment = of_member(self._params, rows.state, rows.memory)
+            return rows._replace(state=state), log_q, alignment
+        state, log_q, alignment = jax.vmap(of_member)(self._params, rows.state, rows.memory)
         mean = jax.nn.logsumexp(log_q, axis=0) - jnp.log(self._members)
-        return state, mean, alignment.mean(axis=0)
+        return rows._replace(state=state), mean, alignment.mean(axis=0)
 
-    def reorder(self, state: DecoderState, parent: Array) -> DecoderState:
-        """Gives every place the state of its parent, int32[K, B]."""
-        take = jax.vmap(take_places, in_axes=(0, None)) if self._members else take_places
-        moved = jax.tree.map(lambda x: take(x, parent), state._replace(step=None))
-        return moved._replace(step=state.step)
+    def reorder(self, rows: Rows, before: Array, parent: Array, after: Array) -> Rows:
+        """Gives every place the state of its parent.
 
-    def keep(self, tree: Any, rows: Array, axis: int) -> Any:
-        """Returns some sentences of a memory (axis 0) or of a state (axis 1), int32[b]."""
-        axis += self._members > 0
-        return jax.tree.map(lambda x: jnp.take(x, rows, axis=axis, mode="clip"), tree)
+        Args:
+          rows: after the step.
+          before: the row of each place at the step, int32[K, B].
+          parent: the place that each place continues, int32[K, B].
+          after: the row of each place from now on, int32[K, B].
+        """
+        count = rows.memory.mask.shape[-2]
+        origin = jnp.take_along_axis(before, parent, axis=0)
+        source = jnp.arange(count, dtype=jnp.int32).at[after].set(origin, mode="drop")
+        return rows._replace(state=self._take(rows.state, source))
+
+    def pack(self, rows: Rows, opened: Array, count: int) -> Rows:
+        """Leaves out the rows that have no place.
+
+        Args:
+          rows: of which at most `count` have a place.
+          opened: places that may still change, bool[K, B].
+          count: rows afterwards.
+        """
+        old = row_of_place(rows.first, opened, rows.memory.mask.shape[-2])
+        needed = opened.sum(axis=0, dtype=jnp.int32)
+        first = jnp.cumsum(needed) - needed
+        new = row_of_place(first, opened, count)
+        origin = jnp.zeros(count, jnp.int32).at[new].set(old, mode="drop")
+        return Rows(self._take(rows.state, origin), self._take(rows.memory, origin), first)
+
+    def _take(self, tree: Any, origin: Array) -> Any:
+        """Returns some rows of every array that has rows; the step's number has none."""
+        axis = int(self._members > 0)
+
+        def of_rows(x: Array) -> Array:
+            return x if x.ndim <= axis else jnp.take(x, origin, axis=axis, mode="clip")
+
+        return jax.tree.map(of_rows, tree)
 
 
-def take_places(rows: Array, parent: Array) -> Array:
-    """Returns rows[parent[k, b], b] for all k and b: `[K, B, ...]` from `[K, B, ...]`."""
-    places, batch = parent.shape
-    flat = rows.reshape(places * batch, *rows.shape[2:])
-    return flat[parent * batch + jnp.arange(batch, dtype=jnp.int32)[None]]
+def row_of_place(first: Array, opened: Array, count: int) -> Array:
+    """Returns the row of each place that is open, and `count`, which is none, of the others.
+
+    Args:
+      first: each sentence's first row, int32[B].
+      opened: places that may still change, bool[K, B].
+      count: R.
+
+    Returns:
+      int32[K, B].
+    """
+    rank = jnp.cumsum(opened, axis=0, dtype=jnp.int32) - 1
+    return jnp.where(opened, first[None] + rank, count)
+
+
+def of_places(rows: Array, places: Array, otherwise: float) -> Array:
+    """Returns what the row of each place holds, `[K, B, ...]` from `[R, ...]`.
+
+    Args:
+      rows: `float[R, N]`.
+      places: as `row_of_place` returns them, int32[K, B].
+      otherwise: what a place without a row holds.
+    """
+    return jnp.take(rows, places, axis=0, mode="fill", fill_value=otherwise)
