@@ -5,6 +5,7 @@ import io
 import json
 import math
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -24,6 +25,7 @@ from bahdanau_jax.errors import InputError, RunError
 from bahdanau_jax.evaluation import Evaluator
 from bahdanau_jax.notice import Stopped
 from bahdanau_jax.report import read_metrics, read_starts
+from bahdanau_jax.saving import Saver
 from bahdanau_jax.train import train
 
 
@@ -335,10 +337,10 @@ def fill(place):
 def test_a_disk_that_is_full_for_a_while_costs_nothing(trained, small_disk, monkeypatch):
     with monkeypatch.context() as patch:
         after(patch, Batcher, "batch", 37, lambda: fill(small_disk))
-        after(patch, Batcher, "batch", 50, (small_disk / "filler").unlink)
+        after(patch, Saver, "_fail", 0, (small_disk / "filler").unlink)
         said = quietly(trained.config, small_disk / "run")
-    # The evaluation at 40 was the best so far or not; the save of 45 failed in any case.
-    assert "the save of step 45 failed" in said
+    # Which save is under way when the disk fills up is a matter of milliseconds.
+    assert re.search(r"the save of step (36|40|45) failed", said)
     assert "No space left on device" in said
     assert without_speed(small_disk / "run") == without_speed(trained.directory)
     ours = saved_state(small_disk / "run", trained.config, "latest")

@@ -12,7 +12,7 @@ from bahdanau_jax.work import Size, step_work
 ROOT = Path(__file__).parents[1]
 EXPERIMENTS = sorted(p.stem for p in (ROOT / "experiments").glob("*.py") if p.stem != "__init__")
 # Beside the model these say how often to look and when to stop, not what is learnt.
-BOOKKEEPING = {"eval_every", "checkpoint_every", "log_every", "patience", "metric"}
+BOOKKEEPING = {"eval_every", "checkpoint_every", "log_every", "patience", "metric", "max_skipped"}
 
 
 def experiment(name: str) -> Config:
