@@ -25,7 +25,8 @@ from bahdanau_jax.significance import Difference, Summary
 
 HIGHER_IS_BETTER = ("bleu", "chrf", "exact_match")
 # Names of figures that stand in tables, in this order, where a result has them.
-SHOWN = ("wer", "per", "bleu", "chrf", "ter", "exact_match", "nll_per_token", "aer", "entropy")
+SHOWN = ("wer", "per", "bleu", "chrf", "ter", "exact_match", "nll_per_token", "aer")
+SHOWN += ("alignment_accuracy", "entropy", "end_weight", "unattended")
 ALL_PAIRS = 10  # of more configurations, each is compared with the best alone
 
 

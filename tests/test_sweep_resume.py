@@ -55,7 +55,7 @@ def test_a_sweep_that_is_killed_and_started_again_gives_the_same_table(scratch):
         process = start(scratch, *FLAGS, "--workdir=killed")
         time.sleep(chance.uniform(0.1, 0.7) * whole)
         os.kill(process.pid, signal.SIGKILL)
-        process.wait()
+        process.communicate()
     finish(start(scratch, *FLAGS, "--workdir=killed"))
 
     tables = [
