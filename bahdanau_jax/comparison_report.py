@@ -5,7 +5,6 @@ from typing import TextIO
 
 from bahdanau_jax.comparison import make_comparison, to_csv, to_markdown
 from bahdanau_jax.comparison_page import page
-from bahdanau_jax.errors import InputError
 from bahdanau_jax.progress import say
 from bahdanau_jax.sample_alignments import Sample, sample_alignments
 from bahdanau_jax.workdir import write_atomically
@@ -26,10 +25,7 @@ def report(directory: Path, stream: TextIO) -> None:
     comparison = make_comparison(directory, say)
     samples: list[Sample] = []
     if comparison.test_set is not None:
-        try:
-            samples = sample_alignments(comparison.results.configurations, comparison.test_set)
-        except InputError as error:
-            say(f"no alignments are drawn: {error}")
+        samples = sample_alignments(comparison.results.configurations, comparison.test_set)
     write_atomically(directory / TABLE, to_csv(comparison))
     write_atomically(directory / PAGE, page(comparison, samples))
     print(to_markdown(comparison), file=stream)

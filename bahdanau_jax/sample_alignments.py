@@ -1,16 +1,25 @@
-"""The same few sentences, decoded by every configuration of a sweep, with their alignments."""
+"""The same few sentences, as every configuration of a sweep translated and attended to them."""
 
+import json
 from collections.abc import Sequence
+from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
+
 from bahdanau_jax.cell_results import Configuration, TestSet
-from bahdanau_jax.plots import Alignment
-from bahdanau_jax.results import tokens
-from bahdanau_jax.run import open_run
-from bahdanau_jax.token_store import TokenStore
 
 SAMPLES = 3
 LONGEST = 16  # source tokens, so that heat maps fit side by side
+
+
+class Attended(NamedTuple):
+    """One configuration's output for a sentence."""
+
+    weights: np.ndarray  # float[T, S]
+    source: list[str]  # S tokens
+    target: list[str]  # T tokens
+    title: str  # which configuration, and its output
 
 
 class Sample(NamedTuple):
@@ -18,41 +27,44 @@ class Sample(NamedTuple):
 
     source: str
     reference: str
-    alignments: list[Alignment]  # one a configuration; its title says which, and the output
+    alignments: list[Attended]  # one a configuration
 
 
 def choose(test_set: TestSet) -> list[int]:
-    """Returns the numbers of a few sentences: the longest that can be drawn, in their order."""
+    """Returns the numbers of a few sentences: from the longest that can be drawn to the middle."""
     short = [n for n, length in enumerate(test_set.lengths) if length <= LONGEST]
     short.sort(key=lambda n: (-test_set.lengths[n], n))
-    # Not neighbours in length only: from the longest down to the middle.
     picked = short[: max(len(short) // 2, SAMPLES)]
     return sorted(picked[:: max(len(picked) // SAMPLES, 1)][:SAMPLES])
 
 
 def sample_alignments(configurations: Sequence[Configuration], test_set: TestSet) -> list[Sample]:
-    """Decodes a few sentences with the first run of each configuration.
+    """Reads a few sentences' alignments from the first run of each configuration.
 
     Args:
-      configurations: with runs that still have their checkpoints.
+      configurations: those whose run has no `alignments/SPLIT.jsonl` are left out.
       test_set: the sentences.
-
-    Raises:
-      InputError: a run has no good checkpoint.
     """
     numbers = choose(test_set)
     samples = [Sample(test_set.sources[n], test_set.references[n][0], []) for n in numbers]
     for configuration in configurations:
-        run = open_run(configuration.runs[0].directory)
-        source, target = run.vocabularies.source, run.vocabularies.target
-        ids = [source.encode(sample.source) for sample in samples]
-        outputs = run.evaluator.decode(
-            run.params, TokenStore.from_pairs([(sentence, []) for sentence in ids])
-        )
-        for sample, sentence, output in zip(samples, ids, outputs, strict=True):
-            across, down = tokens(source, sentence), tokens(target, output.tokens)
-            title = f"{configuration.label}: {run.evaluator.text(output)}"
+        run = configuration.runs[0]
+        outputs = run.outputs(test_set.name) or []
+        lines = _lines(run.directory / "alignments" / f"{test_set.name}.jsonl")
+        if len(lines) != len(test_set.sources):
+            continue
+        for sample, number in zip(samples, numbers, strict=True):
+            found = json.loads(lines[number])
             sample.alignments.append(
-                Alignment(output.alignment, across, down[: len(output.alignment)], title)
+                Attended(
+                    np.asarray(found["alignment"], np.float64).reshape(len(found["target"]), -1),
+                    found["source"],
+                    found["target"],
+                    f"{configuration.label}: {outputs[number]}",
+                )
             )
-    return samples
+    return [sample for sample in samples if sample.alignments]
+
+
+def _lines(path: Path) -> list[str]:
+    return path.read_text(encoding="utf-8").split("\n")[:-1] if path.exists() else []

@@ -18,8 +18,7 @@ from bahdanau_jax.comparison_figures import length_limits
 from bahdanau_jax.comparison_page import page
 from bahdanau_jax.corpus import Corpus
 from bahdanau_jax.errors import InputError
-from bahdanau_jax.plots import Alignment
-from bahdanau_jax.sample_alignments import LONGEST, Sample, choose
+from bahdanau_jax.sample_alignments import LONGEST, Attended, Sample, choose
 from bahdanau_jax.sentence_scores import sentence_sums
 from bahdanau_jax.vocabulary import build_vocabularies
 
@@ -165,7 +164,7 @@ def test_the_csv_has_a_line_for_every_cell(made):
 
 
 def test_the_page_is_whole_and_loads_nothing(made):
-    alignment = Alignment(np.eye(2), ["a", "</s>"], ["<A>", "</s>"], "additive: <A>")
+    alignment = Attended(np.eye(2), ["a", "</s>"], ["<A>", "</s>"], "additive: <A>")
     whole = page(made, [Sample("a", "<A>", [alignment])])
     assert not re.search(r"""(?:src|href)\s*=|url\(|@import|<script|<link""", whole)
     assert "prefers-color-scheme: dark" in whole
