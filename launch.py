@@ -100,7 +100,7 @@ def main(argv: list[str]) -> None:
         decode_flags.refuse(_MODE.value)
         config = _CONFIG.value
         if _MODE.value == "train" and sweep_flags.wanted():
-            sweep_flags.start(config, directory, Path(__file__))
+            sweep_flags.start(config, directory, Path(__file__), _overrides(), _configure_jax)
             return
         validate(config)
         _configure_jax()
@@ -118,14 +118,14 @@ def main(argv: list[str]) -> None:
     if _INIT_FROM.value is not None:
         raise InputError(f"--init_from is for training; leave it out of --mode={_MODE.value}")
     _join_processes()
-    which = parse_selection(_CHECKPOINT.value)
-    decode = decode_flags.fields(config_flags.get_override_values(flags.FLAGS["config"]))
-    _configure_jax()
     if _MODE.value == "compare":
         from bahdanau_jax.comparison_report import report
 
         report(directory, sys.stdout)
         return
+    which = parse_selection(_CHECKPOINT.value)
+    decode = decode_flags.fields(config_flags.get_override_values(flags.FLAGS["config"]))
+    _configure_jax()
     if _MODE.value == "translate":
         decode_flags.run_translate(directory, which, decode)
         return

@@ -43,17 +43,25 @@ TRIALS = flags.DEFINE_integer("trials", 20, "Trials of --tune, over all processe
 METRIC = flags.DEFINE_string(
     "metric", None, "What --tune goes by, as dev/wer; by default dev/ and train.metric."
 )
+REPLICAS = flags.DEFINE_multi_string(
+    "replicas",
+    [],
+    "Trains several runs in one program: a number of seeds, or FIELD=v1,v2,… of a numeric field.",
+)
 
 # Flags that concern a sweep as a whole; all others that are given go to its cells.
 OWN = ("sweep", "zip", "match", "executor", "parallel", "slurm", "dry_run", "workdir", "mode")
-OWN += ("tune", "trials", "metric")
+OWN += ("tune", "trials", "metric", "replicas")
 
 
 def wanted() -> bool:
     """Returns whether the command line asks for a sweep."""
-    if SWEEP.value and TUNE.value:
-        raise InputError("--sweep runs all values and --tune searches among them; give one of both")
-    if TUNE.value or SWEEP.value:
+    given = [flag.name for flag in (SWEEP, TUNE, REPLICAS) if flag.value]
+    if len(given) > 1:
+        raise InputError(f"--{' and --'.join(given)} can't be given together; choose one")
+    if REPLICAS.value and (MATCH.value or DRY_RUN.value):
+        raise InputError("--replicas is one program: it has no --match and no --dry_run")
+    if given:
         return True
     for flag in (ZIP, MATCH, SLURM, DRY_RUN):
         if flag.value:
@@ -61,13 +69,17 @@ def wanted() -> bool:
     return False
 
 
-def start(config: Config, directory: Path, launch: Path) -> None:
+def start(
+    config: Config, directory: Path, launch: Path, overrides: Sequence[str], prepare: Callable
+) -> None:
     """Runs the sweep that the flags describe.
 
     Args:
       config: what the cells share, not validated: only the cells have to be valid.
       directory: the sweep's workdir.
       launch: the path of launch.py.
+      overrides: the fields given by flags, as `seed=1`.
+      prepare: called before this process computes itself.
 
     Raises:
       InputError: a flag or a cell is wrong, and nothing was started.
@@ -80,6 +92,10 @@ def start(config: Config, directory: Path, launch: Path) -> None:
         raise InputError(f"{directory} holds a run; choose another --workdir for the sweep")
     if TUNE.value:
         _tune(config, directory, launch)
+        return
+    if REPLICAS.value:
+        prepare()
+        _train_replicas(config, directory, overrides)
         return
     cells = expand(config, SWEEP.value, _named_sweeps(), paired=ZIP.value)
     cells, notes = _match(cells)
@@ -106,6 +122,20 @@ def _tune(config: Config, directory: Path, launch: Path) -> None:
     trials = tuning.tune(directory, what, _base_command(launch), say)
     print(tuning.table(trials, metric))
     if not any(trial.state == "complete" for trial in trials):
+        sys.exit(1)
+
+
+def _train_replicas(config: Config, directory: Path, overrides: Sequence[str]) -> None:
+    from bahdanau_jax.replica_training import train_replicas
+
+    sweeps = [
+        f"seed={config.seed}..{config.seed + int(text) - 1}" if text.isdecimal() else text
+        for text in REPLICAS.value
+    ]
+    cells = expand(config, sweeps, _named_sweeps(), paired=ZIP.value)
+    failed = train_replicas(directory, cells, overrides)
+    say(f"compare them by: python launch.py --mode=compare --workdir={directory}")
+    if failed:
         sys.exit(1)
 
 

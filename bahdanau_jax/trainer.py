@@ -117,7 +117,7 @@ class Trainer:
             self._open_metrics(resumed) as writer,
             Progress(self.total, None if processes.is_first() else io.StringIO()) as progress,
         ):
-            figures = StepFigures(train, self.total, loop, writer, progress, self._keep_batch)
+            figures = StepFigures(train, self.total, loop, writer, progress, self.keep_batch)
             saver = Saver(checkpoints, writer, loop, step, progress.message)
             compiled.wait_for_first()
             with notice.held():
@@ -129,11 +129,11 @@ class Trainer:
                     if step > loop.evaluated and (last or step % train.eval_every == 0):
                         figures.write()
                         try:
-                            better = self._evaluate(state, dev, step, writer, progress, notice)
+                            better = self.evaluate(state, dev, step, writer, progress, notice)
                         except Stopped:
                             stop = True
                     stop = vote.any(notice.received) or stop
-                    ends = last or self._patience_ends() or stop
+                    ends = last or self.patience_ends() or stop
                     if ends or better or step % train.checkpoint_every == 0:
                         figures.write()
                         saver.save(step, state, better)
@@ -182,13 +182,14 @@ class Trainer:
         self._say(f"resuming from step {restored.step:,}")
         return restored.state, restored.step
 
-    def _patience_ends(self) -> bool:
+    def patience_ends(self) -> bool:
+        """Returns whether the evaluations have got no better for too long."""
         return 0 < self.config.train.patience <= self.loop.without_better
 
     def _compile(self, state: TrainState, start: int) -> CompiledSteps:
         """Starts to compile the step for the shapes that are going to occur."""
         shapes: list[Shape] = []
-        if start < self.total and not self._patience_ends():
+        if start < self.total and not self.patience_ends():
             # The largest first; the others in the order in which training meets them.
             shapes = [largest := self.batcher.shapes[0]]
             end = min(self.total, start + self.batcher.batches_per_epoch)
@@ -200,7 +201,7 @@ class Trainer:
         step = parallel.on_devices(step, donate=True, across_processes=True)
         return CompiledSteps(step, state, shapes)
 
-    def _keep_batch(self, batch: int, figures: Mapping[str, float]) -> Path:
+    def keep_batch(self, batch: int, figures: Mapping[str, float]) -> Path:
         """Saves the sentences of a batch whose update was skipped; returns where they lie."""
         if not processes.is_first():
             return self.directory / skipped.DIRECTORY
@@ -214,7 +215,7 @@ class Trainer:
             return report.Metrics()
         return report.MetricsWriter(self.directory, resumed, resume_lines=self.loop.lines)
 
-    def _evaluate(
+    def evaluate(
         self,
         state: TrainState,
         dev: EvaluationSplit,
@@ -224,6 +225,14 @@ class Trainer:
         notice: Notice,
     ) -> bool:
         """Evaluates the development split; returns whether it is the best so far.
+
+        Args:
+          state: with the parameters.
+          dev: the split.
+          step: updates done.
+          writer: where the figures go.
+          progress: what the user sees.
+          notice: listened to.
 
         Raises:
           Stopped: there was a notice; the evaluation is left for the run that goes on.

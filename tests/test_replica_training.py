@@ -1,0 +1,138 @@
+import contextlib
+import io
+import shutil
+
+import jax
+import numpy as np
+import pytest
+import tiny
+from same_run import assert_same_run, quietly, result_of, without_speed
+
+from bahdanau_jax import grid, sweep
+from bahdanau_jax.batching import Batcher
+from bahdanau_jax.cell_results import read_results
+from bahdanau_jax.errors import InputError
+from bahdanau_jax.executors import LOG
+from bahdanau_jax.replica_training import train_replicas
+from bahdanau_jax.run import open_run
+
+
+def make_cells(source, *sweeps):
+    config = tiny.config(source)
+    config.train.learning_rate, config.train.steps = 3e-3, 40
+    return grid.expand(config, sweeps)
+
+
+def run(directory, cells):
+    err = io.StringIO()
+    with contextlib.redirect_stderr(err):
+        failed = train_replicas(directory, cells, [])
+    return failed, err.getvalue()
+
+
+@pytest.fixture(scope="module")
+def replicated(corpus, tmp_path_factory):
+    """Two seeds, trained in one program."""
+    directory, cells = tmp_path_factory.mktemp("replicas") / "w", make_cells(corpus, "seed=0,7")
+    assert run(directory, cells)[0] == []
+    return directory, cells
+
+
+def test_each_replica_leaves_what_its_own_run_leaves(replicated, tmp_path):
+    directory, cells = replicated
+    for cell in cells[1:]:
+        quietly(cell.config, tmp_path / "own")
+        own, mine = tmp_path / "own", directory / cell.name
+        names = {path.name for path in own.iterdir()}
+        assert {path.name for path in mine.iterdir()} == names | {LOG}
+        assert "test/per\t" in (mine / LOG).read_text()
+        theirs, found = without_speed(own), without_speed(mine)
+        assert [line["step"] for line in found] == [line["step"] for line in theirs]
+        for a, b in zip(found, theirs, strict=True):
+            assert set(a) == set(b)
+            for name in a:
+                if name.startswith("train/") or name.endswith("nll_per_token"):
+                    assert a[name] == pytest.approx(b[name], rel=1e-3), name
+        assert set(result_of(mine)) == set(result_of(own))
+        jax.tree.map(
+            lambda x, y: np.testing.assert_allclose(x, y, atol=2e-5, rtol=0),
+            open_run(mine, "latest").params,
+            open_run(own, "latest").params,
+        )
+
+
+def test_compare_reads_replicas_as_cells(replicated):
+    directory, cells = replicated
+    (configuration,) = read_results(directory).configurations
+    assert [run.name for run in configuration.runs] == [cell.name for cell in cells]
+    assert configuration.runs[0].values == {"seed": 0}
+
+
+class Interruption(BaseException):
+    """Not an Exception, as KeyboardInterrupt."""
+
+
+def test_interrupted_replicas_go_on_together_as_if_nothing_had_been(
+    replicated, tmp_path, monkeypatch
+):
+    directory, cells = replicated
+    original = Batcher.batch
+
+    def batch(self, k):
+        if k == 29:
+            raise Interruption
+        return original(self, k)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Batcher, "batch", batch)
+        with pytest.raises(Interruption):
+            run(tmp_path, cells)
+    # One of them was a save ahead when it happened.
+    shutil.rmtree(max((tmp_path / cells[1].name / "checkpoints" / "latest").iterdir()))
+    _, said = run(tmp_path, cells)
+    assert "resuming from step 20" in said
+    for cell in cells:
+        assert_same_run(tmp_path / cell.name, directory / cell.name)
+
+
+def test_a_replica_that_patience_ends_leaves_the_others_alone(corpus, tmp_path, monkeypatch):
+    cells = make_cells(corpus, "seed=0,7")
+    for cell in cells:
+        cell.config.train.patience, cell.config.train.eval_every = 1, 10
+    from bahdanau_jax.trainer import Trainer
+
+    evaluate = Trainer.evaluate
+
+    def judged(self, *args):
+        better = evaluate(self, *args)
+        if self.config.seed == 7 and self.loop.evaluated == 20:
+            self.loop.without_better = 1
+        elif self.config.seed == 0:
+            self.loop.without_better = 0
+        return better
+
+    monkeypatch.setattr(Trainer, "evaluate", judged)
+    run(tmp_path, cells)
+    evaluations = [
+        [line["step"] for line in without_speed(tmp_path / cell.name) if "dev/per" in line]
+        for cell in cells
+    ]
+    assert evaluations == [[10, 20, 30, 40], [10, 20]]
+    assert all(sweep.is_finished(tmp_path / cell.name) for cell in cells)
+
+
+def test_a_replica_that_diverges_is_a_failed_cell_among_others(corpus, tmp_path):
+    cells = make_cells(corpus, "learning_rate=0.003,1e38")
+    for cell in cells:
+        cell.config.train.max_skipped, cell.config.train.clip_norm = 3, 0.0
+    failed, said = run(tmp_path, cells)
+    assert failed == [cells[1].name]
+    assert "FAILED: 3 steps in a row" in said
+    assert sweep.is_finished(tmp_path / cells[0].name)
+    assert "gave no finite gradient" in str(sweep.read_failure(tmp_path / cells[1].name))
+
+
+def test_cells_that_are_no_one_program_claim_nothing(corpus, tmp_path):
+    with pytest.raises(InputError, match=r"model\.attention\.units can't differ"):
+        run(tmp_path / "w", make_cells(corpus, "attention.units=8,16"))
+    assert not (tmp_path / "w").exists()
