@@ -19,7 +19,7 @@ SCIENCE |= {"model", "loss", "search", "beam", "penalties", "initialization"}
 SCIENCE |= {"stepping", "continuation", "largest"}
 SCIENCE |= {"additive_recurrence", "fused_attention", "output_loss"}
 DATA = {"vocabulary", "tokens", "pieces", "corpus", "sources", "tfds_source", "token_store"}
-DATA |= {"fingerprints", "shapes", "layout", "batching", "data", "metrics"}
+DATA |= {"file_stamps", "shapes", "layout", "batching", "data", "metrics"}
 DATA |= {"pharaoh", "aer", "word_alignment", "diagnostics"}
 
 NO_SCIENCE_IMPORTS = {f"bahdanau_jax.{name}" for name in DATA} | {
