@@ -50,7 +50,7 @@ def chunks(request, monkeypatch):
 @pytest.mark.usefixtures("chunks")
 def test_sums_and_gradients_are_those_of_the_plain_form(smoothing):
     assert_same(gradients(output_loss, smoothing), gradients(plain, smoothing))
-    value = output_loss(*arguments(), smoothing)  # not differentiated: another path
+    value = output_loss(*arguments(), smoothing=smoothing)  # not differentiated: another path
     assert_same(value, plain(*arguments(), smoothing=smoothing))
 
 
@@ -65,7 +65,7 @@ def test_a_cotangent_scales_the_gradient_and_the_nll_hands_none_on():
     *floats, target, real = arguments()
 
     def scaled(*x):
-        loss, nll = output_loss(*x, target, real, 0.1)
+        loss, nll = output_loss(*x, target=target, real=real, smoothing=0.1)
         return 3.0 * loss + 7.0 * nll
 
     ours = jax.grad(scaled, argnums=(0, 1, 2))(*floats)
@@ -87,7 +87,7 @@ def test_replicas_may_differ_in_smoothing():
     readout, *others = arguments()
 
     def gradient(smoothing):
-        return jax.grad(lambda t: output_loss(t, *others, smoothing)[0])(readout)
+        return jax.grad(lambda t: output_loss(t, *others, smoothing=smoothing)[0])(readout)
 
     both = jnp.array([0.0, 0.3])
     assert_same(jax.vmap(gradient)(both), jnp.stack([gradient(0.0), gradient(0.3)]))
@@ -95,7 +95,7 @@ def test_replicas_may_differ_in_smoothing():
 
 def test_the_logits_of_a_whole_batch_never_exist_at_once(monkeypatch):
     monkeypatch.setattr(module, "_LOGITS", 3 * VOCABULARY)
-    differentiated = jax.grad(lambda *a: output_loss(*a, 0.0)[0])
+    differentiated = jax.grad(lambda *a: output_loss(*a, smoothing=0.0)[0])
     jaxpr = str(jax.make_jaxpr(differentiated)(*arguments()))
     assert f"[{TOKENS},{VOCABULARY}]" not in jaxpr
     assert f"[3,{VOCABULARY}]" in jaxpr
