@@ -13,7 +13,7 @@ from jax import Array
 
 from bahdanau_jax.config import AttentionConfig
 from bahdanau_jax.initialization import Initialization
-from bahdanau_jax.scores import score_class
+from bahdanau_jax.scores import AdditiveScore, score_class
 
 
 class Memory(NamedTuple):
@@ -125,9 +125,23 @@ class Attention(nn.Module):
             last = memory.mask.sum(-1, keepdims=True) - 1
             positions = jnp.arange(memory.mask.shape[1])[None, :]
             return memory.final, (positions == last).astype(query.dtype)
+        if self.config.kernel == "pallas":
+            return self._fused(query, memory)
         energies = self.score(query, memory.keys, coverage)
         alignment = self._weigh(energies, query, memory.mask, step)
         return context_vector(alignment, memory.annotations), alignment
+
+    def _fused(self, query: Array, memory: Memory) -> tuple[Array, Array]:
+        """Attends by the kernel, which computes the additive score too."""
+        # Imported here: Pallas is slow to import, and few use it.
+        from bahdanau_jax.fused_attention import fused_attention
+
+        score = self.score
+        assert isinstance(score, AdditiveScore)
+        projected = query @ score.W_a
+        return fused_attention(
+            projected, memory.keys, score.vector(), memory.annotations, memory.mask
+        )
 
     def _weigh(self, energies: Array, query: Array, mask: Array, step: Array) -> Array:
         """Turns energies into weights inside the window, `float32[B, S]`."""

@@ -9,6 +9,8 @@ import numpy as np
 
 from bahdanau_jax import parallel
 from bahdanau_jax.batching import Batch
+from bahdanau_jax.device_memory import capacity, check_fits, gibibytes, planned
+from bahdanau_jax.progress import say
 
 Shape = tuple[int, int, int]  # (B, S, T) of a batch, over all processes
 
@@ -59,9 +61,16 @@ class CompiledSteps:
         self._worker.shutdown(wait=False, cancel_futures=True)
 
     def wait_for_first(self) -> None:
-        """Waits until the first shape is compiled, and raises what failed in it."""
+        """Waits until the first shape is compiled, says what it needs, raises what failed in it.
+
+        Raises:
+          InputError: a device has less memory than the step needs.
+        """
         if self._compiled:
-            next(iter(self._compiled.values())).result()
+            shape, first = next(iter(self._compiled.items()))
+            memory = planned(first.result())
+            say(f"a step of that shape needs {gibibytes(memory.total)} of a device's memory")
+            check_fits(memory, shape, capacity())
 
     def __getitem__(self, shape: Shape) -> jax.stages.Compiled:
         """Returns the step for a shape; waits until it is compiled, raises what failed in it."""

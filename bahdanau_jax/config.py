@@ -73,6 +73,7 @@ class AttentionConfig:
     window: str = "global"  # global | local_m | local_p
     half_width: int = 10  # positions on each side of a local window's centre
     renormalize: bool = True  # local_p: weights sum to one after the Gaussian; Luong's don't
+    kernel: str = "auto"  # auto (xla, until another is measured) | xla | pallas (additive)
     query: str = "previous"  # previous (s_{i-1}) | intermediate (s'_i) | current (s_i)
 
 
@@ -115,6 +116,9 @@ class TrainConfig:
     checkpoint_every: int = 1000  # steps
     batch_size: int = 64  # sentences, over all devices
     batch_tokens: int = 0  # padded tokens of the longer side, over all devices; 0: by sentences
+    accumulate: int = 1  # parts of a batch that a device takes one after another, to save memory
+    precision: str = "float32"
+    # float32 | bfloat16_storage (annotations and keys) | bfloat16 (these, and every product)
     optimizer: str = "adam"  # adam | adadelta | sgd
     learning_rate: float = 1e-3
     schedule: str = "constant"  # constant | linear | cosine | inverse_sqrt, after the warm-up

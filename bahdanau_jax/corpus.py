@@ -6,10 +6,12 @@ its text is NFC-normalised; and it is read as a stream, as often as it is asked 
 
 import dataclasses
 import hashlib
+import pathlib
 import unicodedata
 from collections.abc import Callable, Iterator
 from typing import Protocol
 
+from bahdanau_jax import file_stamps
 from bahdanau_jax.config import DataConfig
 from bahdanau_jax.errors import InputError
 from bahdanau_jax.pharaoh import GoldLinks
@@ -39,6 +41,10 @@ class Source(Protocol):
         """Yields a source and its references, one tuple for each example of `split`."""
         ...
 
+    def files(self, split: str) -> list[pathlib.Path]:
+        """Returns the files that `split` is read from."""
+        ...
+
 
 class Corpus:
     """The examples of a source, checked and normalised."""
@@ -47,6 +53,9 @@ class Corpus:
         """Opens the source; raises InputError if it isn't there, with what to do."""
         self._lowercase = config.lowercase
         self._name = config.source
+        self._how = repr(
+            (config.source, config.source_language, config.target_language, config.lowercase)
+        )
         self._source = _open(config)
         self._fingerprints: dict[str, str] = {}
 
@@ -111,6 +120,11 @@ class Corpus:
     def pairs(self) -> "TrainingPairs":
         """Returns the training pairs, read afresh at each iteration."""
         return TrainingPairs(self)
+
+    def stamp(self, split: str) -> str | None:
+        """Returns what stands for the state of a split's files; None if they changed just now."""
+        split = self.resolve_split(split)
+        return file_stamps.stamp(self._source.files(split), f"{self._how} {split}")
 
     def fingerprint(self, split: str) -> str:
         """Returns 16 hexadecimal digits that stand for the normalised text of a split.

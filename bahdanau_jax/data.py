@@ -1,6 +1,7 @@
 """From a configuration to what training and evaluation read: vocabularies and token stores."""
 
 import dataclasses
+import functools
 import hashlib
 from collections.abc import Callable
 from pathlib import Path
@@ -8,7 +9,7 @@ from typing import NamedTuple
 
 import platformdirs
 
-from bahdanau_jax import token_store
+from bahdanau_jax import file_stamps, token_store
 from bahdanau_jax.config import DataConfig
 from bahdanau_jax.corpus import Corpus, Example
 from bahdanau_jax.errors import InputError
@@ -45,7 +46,15 @@ class Data:
 
     def fingerprints(self, *splits: str) -> dict[str, str]:
         """Returns what identifies the text of splits, by `data/SPLIT`, and the vocabularies."""
-        found = {f"data/{split}": self.corpus.fingerprint(split) for split in splits}
+        notes = cache_directory() / "fingerprints"
+        found = {
+            f"data/{split}": file_stamps.remembered(
+                notes,
+                self.corpus.stamp(split),
+                functools.partial(self.corpus.fingerprint, split),
+            )
+            for split in splits
+        }
         return found | {"vocabularies": self.vocabularies.fingerprint}
 
     def training_store(self, say: Callable[[str], None]) -> TokenStore:

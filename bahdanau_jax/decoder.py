@@ -10,6 +10,7 @@ import flax.linen as nn
 import jax.numpy as jnp
 from jax import Array
 
+from bahdanau_jax import additive_recurrence
 from bahdanau_jax.attention import Attention, Memory
 from bahdanau_jax.cells import CellState, make_cell
 from bahdanau_jax.config import ModelConfig
@@ -164,7 +165,7 @@ class Decoder(nn.Module):
             state, both directions', the mean annotation, or s_0 is zero.
         """
         config, (batch, source_length) = self.config, memory.mask.shape
-        dtype = memory.annotations.dtype
+        dtype = memory.final.dtype  # annotations may be stored in a narrower type
         match config.initial_state:
             case "zero":
                 hidden = [jnp.zeros((batch, config.decoder.units), dtype)] * config.decoder.layers
@@ -174,7 +175,7 @@ class Decoder(nn.Module):
                 hidden = [self._start(memory.final, w) for w in self.W_s]
             case _:
                 count = jnp.maximum(memory.mask.sum(1, keepdims=True), 1)
-                mean = memory.annotations.sum(1) / count
+                mean = memory.annotations.astype(dtype).sum(1) / count
                 hidden = [self._start(mean, w) for w in self.W_s]
         cells = self.attention_cell.cell
         coverage = attentional = None
@@ -195,14 +196,17 @@ class Decoder(nn.Module):
         Returns:
           The outputs of all steps, each with a leading axis T.
         """
+        projected = self.attention_cell.project(embedded)
+        start = self.initial_state(memory)
+        if additive_recurrence.covers(self.config):
+            return self._complete(self._recur(start, projected, memory))
         scan = nn.scan(
             AttentionCell.__call__,
             variable_broadcast="params",
             split_rngs={"params": False},
             in_axes=(0, nn.broadcast),  # pyright: ignore[reportArgumentType]
         )
-        projected = self.attention_cell.project(embedded)
-        _, outputs = scan(self.attention_cell, self.initial_state(memory), projected, memory)
+        _, outputs = scan(self.attention_cell, start, projected, memory)
         return self._complete(outputs)
 
     def step(
@@ -211,6 +215,19 @@ class Decoder(nn.Module):
         """Takes one step of decoding; `embedded` is E y_{i-1}, `float32[B, E]`."""
         state, output = self.attention_cell(state, self.attention_cell.project(embedded), memory)
         return state, self._complete(output)
+
+    def _recur(self, start: DecoderState, projected: Array, memory: Memory) -> StepOutput:
+        """Runs the same steps as the scan over `AttentionCell`, by a faster loop."""
+        cell, score = self.attention_cell.cell[0], self.attention_cell.attention.score
+        b_u = None if self.config.gru_reset == "before" else cell.b_u
+        weights = additive_recurrence.Weights(score.W_a, score.vector(), cell.U, cell.C, b_u)
+        steps = additive_recurrence.recur(
+            weights, start.cells[0][0], projected, memory.annotations, memory.keys, memory.mask
+        )
+        states = steps.before
+        if self.config.readout != "maxout":
+            states = jnp.concatenate([states[1:], steps.last[None]])
+        return StepOutput(states, steps.context, steps.alignment, None)
 
     def _start(self, vector: Array, weights: Array) -> Array:
         return jnp.tanh(vector @ weights)

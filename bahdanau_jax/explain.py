@@ -15,6 +15,7 @@ import numpy as np
 from bahdanau_jax import parallel, workdir
 from bahdanau_jax.batching import Batch
 from bahdanau_jax.config import Config, DataConfig
+from bahdanau_jax.device_memory import StepMemory, planned
 from bahdanau_jax.errors import InputError
 from bahdanau_jax.model import Seq2Seq, initial_params
 from bahdanau_jax.optimizer import make_optimizer
@@ -35,19 +36,6 @@ class Sizes(NamedTuple):
     source: int
     target: int
     known: str
-
-
-class StepMemory(NamedTuple):
-    """Bytes on each device during one training step, as XLA has planned them."""
-
-    arguments: int  # parameters, optimiser state and batch
-    temporary: int  # everything between: activations, gradients
-    results: int  # what the step returns beyond what it writes over its arguments
-
-    @property
-    def total(self) -> int:
-        """All of it."""
-        return self.arguments + self.temporary + self.results
 
 
 def explain(config: Config, directory: Path, stream: TextIO) -> None:
@@ -136,8 +124,8 @@ def largest_batch(config: Config, vocabulary: int) -> Size:
     rows = config.train.batch_size
     if config.train.batch_tokens:
         rows = max(config.train.batch_tokens // longest, 1)
-    devices = jax.device_count()
-    return Size(-(-rows // devices) * devices, longest, longest, vocabulary)
+    multiple = jax.device_count() * config.train.accumulate
+    return Size(-(-rows // multiple) * multiple, longest, longest, vocabulary)
 
 
 def parameter_counts(model: Seq2Seq) -> dict[str, int]:
@@ -179,12 +167,7 @@ def step_memory(model: Seq2Seq, config: Config, size: Size) -> StepMemory:
         make_train_step(model, optimizer, config.train), outputs=None, donate=True
     )
     lower: Any = step
-    planned = lower.lower(state, parallel.shard(batch)).compile().memory_analysis()
-    return StepMemory(
-        planned.argument_size_in_bytes,
-        planned.temp_size_in_bytes,
-        planned.output_size_in_bytes - planned.alias_size_in_bytes,
-    )
+    return planned(lower.lower(state, parallel.shard(batch)).compile())
 
 
 def _print_parameters(model: Seq2Seq, stream: TextIO) -> None:

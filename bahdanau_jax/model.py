@@ -12,6 +12,7 @@ from bahdanau_jax.decoder import Decoder, DecoderState
 from bahdanau_jax.dropout import Noise, Place, dropout
 from bahdanau_jax.encoder import Encoder
 from bahdanau_jax.initialization import initialization
+from bahdanau_jax.output_loss import output_loss, output_nll
 from bahdanau_jax.readout import Readout, readout_units
 
 PAD, BOS = 0, 1  # as in vocabulary.py, which the science doesn't import
@@ -24,11 +25,13 @@ class Seq2Seq(nn.Module):
       config: the model's configuration.
       source_size: entries of the source vocabulary.
       target_size: V, entries of the target vocabulary.
+      stored: the type in which keys and annotations are kept while the decoder runs.
     """
 
     config: ModelConfig
     source_size: int
     target_size: int
+    stored: str = "float32"  # float32 (that of the parameters) | bfloat16
 
     def setup(self):
         """Declares the embeddings, the parts, and the output layer W_o, b_w."""
@@ -62,7 +65,10 @@ class Seq2Seq(nn.Module):
         if noise is not None:
             annotations = dropout(annotations, noise.rates.annotations, noise, Place.ANNOTATIONS)
         annotations = annotations.swapaxes(0, 1)
-        return Memory(annotations, self.decoder.keys(annotations), mask, final)
+        keys = self.decoder.keys(annotations)
+        if self.stored == "bfloat16":
+            annotations, keys = annotations.astype(jnp.bfloat16), keys.astype(jnp.bfloat16)
+        return Memory(annotations, keys, mask, final)
 
     def __call__(
         self, source: Array, target: Array, noise: Noise | None = None
@@ -77,6 +83,46 @@ class Seq2Seq(nn.Module):
         Returns:
           The logits, `float32[B, T, V]`, and the alignments, `float32[B, T, S]`.
         """
+        readout, alignments = self._teacher_forced(source, target, noise)
+        return self.logits(readout.swapaxes(0, 1)), alignments.swapaxes(0, 1)
+
+    def loss_sums(
+        self, source: Array, target: Array, noise: Noise | None, smoothing: float | Array
+    ) -> tuple[Array, Array]:
+        """Returns what training minimises and -log p, over all real target tokens.
+
+        Args:
+          source: `int32[B, S]`.
+          target: `int32[B, T]`.
+          noise: the randomness of dropout; None for none.
+          smoothing: ε of label smoothing.
+
+        Returns:
+          The sums of `loss.smoothed_nll`, and of `loss.token_nll` without a gradient; nats.
+        """
+        readout, _ = self._teacher_forced(source, target, noise)
+        tokens, y = readout.reshape(-1, readout.shape[-1]), target.T.reshape(-1)
+        return output_loss(tokens, self._output_weights(), self.b_w, y, y != PAD, smoothing)
+
+    def target_nll(self, source: Array, target: Array) -> Array:
+        """Returns -log p(y_i) of every target token, in nats; zero at PAD.
+
+        Args:
+          source: `int32[B, S]`.
+          target: `int32[B, T]`.
+
+        Returns:
+          `float32[B, T]`.
+        """
+        readout, _ = self._teacher_forced(source, target, None)
+        tokens, y = readout.reshape(-1, readout.shape[-1]), target.T.reshape(-1)
+        nll = output_nll(tokens, self._output_weights(), self.b_w, y)
+        return jnp.where(target != PAD, nll.reshape(target.T.shape).T, 0.0)
+
+    def _teacher_forced(
+        self, source: Array, target: Array, noise: Noise | None
+    ) -> tuple[Array, Array]:
+        """Returns t_i, `float32[T, B, R]`, and the alignments, `float32[T, B, S]`."""
         memory = self.encode(source, noise)
         previous = jnp.pad(target[:, :-1], ((0, 0), (1, 0)), constant_values=BOS)
         embedded = self.target_embedding[previous.T]
@@ -86,7 +132,7 @@ class Seq2Seq(nn.Module):
         readout = self.readout(outputs.state, embedded, outputs.context, outputs.attentional)
         if noise is not None:
             readout = dropout(readout, noise.rates.readout, noise, Place.READOUT)
-        return self.logits(readout.swapaxes(0, 1)), outputs.alignment.swapaxes(0, 1)
+        return readout, outputs.alignment
 
     def initial_state(self, memory: Memory) -> DecoderState:
         """Returns the state before the first word."""
@@ -112,9 +158,11 @@ class Seq2Seq(nn.Module):
 
     def logits(self, readout: Array) -> Array:
         """Returns W_o t_i + b_w, `float32[..., V]`."""
-        weights = self.target_embedding.T if self.config.tie_embeddings else self.W_o
-        logits = readout @ weights
+        logits = readout @ self._output_weights()
         return logits + jnp.broadcast_to(self.b_w, logits.shape)
+
+    def _output_weights(self) -> Array:
+        return self.target_embedding.T if self.config.tie_embeddings else self.W_o
 
 
 def initial_params(model: Seq2Seq, key: Array) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import jax
 
-from bahdanau_jax import evaluation_report, plots, report
+from bahdanau_jax import evaluation_report, report
 from bahdanau_jax.data import EvaluationSplit
 from bahdanau_jax.decoding import Output
 from bahdanau_jax.evaluation_report import tokens
@@ -73,6 +73,9 @@ def draw(run: TrainedRun, directory: Path, split: EvaluationSplit, outputs: list
 
     The longest are drawn of those that are short enough to read: they show the most.
     """
+    # Imported here: Matplotlib would make every start half a second longer.
+    from bahdanau_jax import plots
+
     shown = [
         (len(output.tokens), number)
         for number, output in enumerate(outputs)

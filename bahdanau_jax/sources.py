@@ -44,7 +44,11 @@ class TextSource:
 
     def rows(self, split: str) -> Iterator[tuple[str, ...]]:
         """Yields the two sides of each line; raises InputError if the files don't fit together."""
-        yield from read_pairs(*self._files(self._stems[split]))
+        yield from read_pairs(*self.files(split))
+
+    def files(self, split: str) -> list[pathlib.Path]:
+        """Returns the files that a split is read from."""
+        return list(self._files(self._stems[split]))
 
     def _files(self, stem: str) -> tuple[pathlib.Path, pathlib.Path]:
         source, target = (self._directory / (stem + suffix) for suffix in self._suffixes)
@@ -69,13 +73,17 @@ class TsvSource:
 
     def rows(self, split: str) -> Iterator[tuple[str, ...]]:
         """Yields source and references; raises InputError at a line without a tab."""
-        path = self._directory / f"{self._stems[split]}.tsv"
+        (path,) = self.files(split)
         for number, line in enumerate(read_lines(path), 1):
             source, *references = line.split("\t")
             if source and not references:
                 raise InputError(f"{path}, line {number}: no tab between source and target")
             # An empty further reference is a stray tab; a sole empty one keeps its line.
             yield source, *([text for text in references if text.strip()] or [""])
+
+    def files(self, split: str) -> list[pathlib.Path]:
+        """Returns the file that a split is read from."""
+        return [self._directory / f"{self._stems[split]}.tsv"]
 
 
 def read_pairs(source: pathlib.Path, target: pathlib.Path) -> Iterator[tuple[str, str]]:

@@ -6,7 +6,7 @@ the devices' own means would weigh tokens by how full their device's rows are.
 
 import dataclasses
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -15,9 +15,9 @@ from jax import Array, lax
 
 from bahdanau_jax.config import TrainConfig
 from bahdanau_jax.dropout import Noise, Rates, example_seeds
-from bahdanau_jax.loss import smoothed_nll, token_nll
 from bahdanau_jax.model import PAD, Seq2Seq
 from bahdanau_jax.parallel import AXIS
+from bahdanau_jax.precision import products, with_storage
 from bahdanau_jax.state import TrainState
 
 
@@ -46,25 +46,37 @@ def make_train_step(
     Args:
       model: the model.
       optimizer: as from `optimizer.make_optimizer`.
-      train: dropout rates and label smoothing are read.
+      train: dropout rates, label smoothing, accumulation and precision are read.
     """
+    model = with_storage(model, train.precision)
     rates = Rates(train.dropout.embedding, train.dropout.annotations, train.dropout.readout)
+
+    def sums_and_gradient(params, batch, seeds):
+        def summed_loss(params):
+            noise = Noise(seeds, rates)
+            arguments = (batch.source, batch.target, noise, train.label_smoothing)
+            return model.apply({"params": params}, *arguments, method="loss_sums")
+
+        with products(train.precision):
+            (loss, nll), gradient = jax.value_and_grad(summed_loss, has_aux=True)(params)
+        return loss, nll, gradient
 
     def train_step(state: TrainState, batch) -> tuple[TrainState, TrainSums]:
         rows = batch.source.shape[0]
         places = lax.axis_index(AXIS) * rows + jnp.arange(rows)
-        noise = Noise(example_seeds(state.key, state.step, places), rates)
+        seeds = example_seeds(state.key, state.step, places)
+        if train.accumulate == 1:
+            loss, nll, gradient = sums_and_gradient(state.params, batch, seeds)
+        else:
+            loss, nll, gradient = _sum_of_parts(
+                lambda part: sums_and_gradient(state.params, *part),
+                (batch, seeds),
+                train.accumulate,
+            )
         real = batch.target != PAD
-
-        def summed_loss(params):
-            logits, _ = model.apply({"params": params}, batch.source, batch.target, noise)
-            loss = smoothed_nll(logits, batch.target, train.label_smoothing)
-            nll = token_nll(lax.stop_gradient(logits), batch.target)
-            return jnp.sum(loss, where=real), jnp.sum(nll, where=real)
-
-        (loss, nll), gradient = jax.value_and_grad(summed_loss, has_aux=True)(state.params)
         tokens = real.sum().astype(jnp.float32)
-        loss, nll, tokens, gradient = lax.psum((loss, nll, tokens, gradient), AXIS)
+        if lax.axis_size(AXIS) > 1:  # on one device the sum would only copy every gradient
+            loss, nll, tokens, gradient = lax.psum((loss, nll, tokens, gradient), AXIS)
         gradient = jax.tree.map(lambda g: g / tokens, gradient)
         norm = optax.tree.norm(gradient)
         # One entry that isn't finite makes the norm so. The step counts, for its batch was read.
@@ -80,13 +92,23 @@ def make_train_step(
     return train_step
 
 
+def _sum_of_parts(function: Callable, rows: Any, parts: int) -> Any:
+    """Returns the sum of `function` over equal parts of a tree of rows, one after another."""
+    cut = jax.tree.map(lambda x: x.reshape(parts, x.shape[0] // parts, *x.shape[1:]), rows)
+    shapes = jax.eval_shape(function, jax.tree.map(lambda x: x[0], cut))
+    zeros = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
+
+    def add(total, part):
+        return jax.tree.map(jnp.add, total, function(part)), None
+
+    return lax.scan(add, zeros, cut)[0]
+
+
 def make_eval_step(model: Seq2Seq) -> Callable:
     """Returns the per-device function `(params, batch) -> ExampleSums`, without dropout."""
 
     def eval_step(params, batch) -> ExampleSums:
-        logits, _ = model.apply({"params": params}, batch.source, batch.target)
-        real = batch.target != PAD
-        nll = jnp.sum(token_nll(logits, batch.target), axis=-1, where=real)
-        return ExampleSums(nll, real.sum(axis=-1))
+        nll: Any = model.apply({"params": params}, batch.source, batch.target, method="target_nll")
+        return ExampleSums(nll.sum(axis=-1), (batch.target != PAD).sum(axis=-1))
 
     return eval_step

@@ -74,6 +74,11 @@ class TfdsSource:
         gold = [parse_line(line) for line in lines]
         return gold if self._features[0] == "greek" else [reverse(links) for links in gold]
 
+    def files(self, split: str) -> list[pathlib.Path]:
+        """Returns the files of the prepared data set, in which a split's are not told apart."""
+        del split
+        return sorted(p for p in pathlib.Path(self._builder.data_dir).iterdir() if p.is_file())
+
     def rows(self, split: str) -> Iterator[tuple[str, ...]]:
         """Yields source and references; raises InputError where a feature holds no text."""
         for number, (sources, references) in enumerate(self._read(split, self._features)):

@@ -57,7 +57,7 @@ class Trainer:
             max_length=config.data.max_length,
             shapes=config.data.shapes,
             pool=config.data.pool,
-            multiple=jax.device_count(),
+            multiple=jax.device_count() * train.accumulate,
             process_index=jax.process_index(),
             process_count=jax.process_count(),
         )

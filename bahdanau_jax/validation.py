@@ -23,10 +23,12 @@ CHOICES = {
     ),
     "model.attention.scale": ("none", "sqrt", "learned"),
     "model.attention.window": ("global", "local_m", "local_p"),
+    "model.attention.kernel": ("auto", "xla", "pallas"),
     "model.attention.query": ("previous", "intermediate", "current"),
     "model.initial_state": ("backward", "final", "mean", "zero"),
     "model.readout": ("maxout", "attentional", "linear"),
     "model.initialization": ("glorot", "paper", "uniform"),
+    "train.precision": ("float32", "bfloat16_storage", "bfloat16"),
     "train.optimizer": ("adam", "adadelta", "sgd"),
     "train.schedule": ("constant", "linear", "cosine", "inverse_sqrt"),
     "train.metric": ("nll_per_token", "per", "wer", "bleu", "chrf", "ter", "exact_match"),
@@ -57,6 +59,7 @@ RANGES = {
     "train.log_every": (1, None),
     "train.batch_size": (1, None),
     "train.batch_tokens": (0, None),
+    "train.accumulate": (1, None),
     "train.learning_rate": (0, None),
     "train.warmup_steps": (0, None),
     "train.clip_norm": (0, None),
@@ -158,6 +161,12 @@ def _check_model(model: ModelConfig) -> None:
         attention.coverage and attention.score != "additive",
         f"model.attention.coverage enters the additive score's tanh; {attention.score} has no "
         "place for it: set it to false",
+    )
+    _refuse(
+        attention.kernel == "pallas"
+        and (attention.score != "additive" or attention.window != "global" or attention.coverage),
+        "model.attention.kernel=pallas computes the additive score over the whole sentence, "
+        "without coverage; set it to auto",
     )
     _refuse(
         attention.window != "global" and attention.score in ("uniform", "fixed"),

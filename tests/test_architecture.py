@@ -17,8 +17,9 @@ PACKAGE = ROOT / "bahdanau_jax"
 SCIENCE = {"attention", "scores", "cells", "encoder", "decoder", "readout", "dropout"}
 SCIENCE |= {"model", "loss", "search", "beam", "penalties", "initialization"}
 SCIENCE |= {"stepping", "continuation", "largest"}
+SCIENCE |= {"additive_recurrence", "fused_attention", "output_loss"}
 DATA = {"vocabulary", "tokens", "pieces", "corpus", "sources", "tfds_source", "token_store"}
-DATA |= {"shapes", "layout", "batching", "data", "metrics"}
+DATA |= {"file_stamps", "shapes", "layout", "batching", "data", "metrics"}
 DATA |= {"pharaoh", "aer", "word_alignment", "diagnostics"}
 
 NO_SCIENCE_IMPORTS = {f"bahdanau_jax.{name}" for name in DATA} | {

@@ -5,9 +5,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bahdanau_jax import parallel
+from bahdanau_jax import compilation, parallel
 from bahdanau_jax.batching import Batch
 from bahdanau_jax.compilation import CompiledSteps
+from bahdanau_jax.errors import InputError
 
 
 class Step:
@@ -65,6 +66,16 @@ def test_a_shape_that_cannot_be_compiled_says_so_where_it_is_needed(state):
         with pytest.raises(MemoryError, match="doesn't fit"):
             compiled.wait_for_first()
         assert compiled[4, 3, 3] is not None
+
+
+def test_a_largest_shape_that_cannot_fit_is_refused_before_training(state, monkeypatch, capsys):
+    monkeypatch.setattr(compilation, "capacity", lambda: 64)
+    step = Step()
+    step.turn.release(9)
+    refused = pytest.raises(InputError, match=r"4 sentences of 60 and 50 .* train\.accumulate")
+    with CompiledSteps(step, state, [(4, 60, 50), (4, 3, 3)]) as compiled, refused:
+        compiled.wait_for_first()
+    assert "GiB of a device's memory" in capsys.readouterr().err
 
 
 def test_no_shape_is_no_work(state):

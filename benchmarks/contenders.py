@@ -1,0 +1,156 @@
+"""Those whose training steps are compared: this project, and the same model in PyTorch.
+
+Run as a program, it serves one of them to `train_step.py` over standard input and output.
+"""
+
+import functools
+import os
+import sys
+import time
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import process_memory
+from workloads import open_workload
+
+from bahdanau_jax import parallel
+from bahdanau_jax.batching import Batch
+from bahdanau_jax.config import Config
+from bahdanau_jax.device_memory import planned
+from bahdanau_jax.heap import keep_freed_memory
+from bahdanau_jax.model import Seq2Seq
+from bahdanau_jax.optimizer import make_optimizer
+from bahdanau_jax.state import create_state
+from bahdanau_jax.step import make_train_step
+
+PRODUCT = 2048  # rows and columns of the matrices whose product is the roofline
+ENDLESS = 10**6  # steps for the schedule, so that its first rates are those of a long run
+
+
+class Contender(Protocol):
+    """A model in training."""
+
+    def prepare(self, batch: Batch) -> float:
+        """Gets ready for batches of this shape; returns the seconds that it took."""
+        ...
+
+    def step(self, batch: Batch) -> float:
+        """Takes a training step; returns the mean loss in nats, which the host waits for."""
+        ...
+
+
+class Ours:
+    """The training step as `train.py` compiles and calls it."""
+
+    def __init__(self, config: Config, source_size: int, target_size: int):
+        model = Seq2Seq(config.model, source_size, target_size)
+        optimizer = make_optimizer(config.train, ENDLESS)
+        self.state = parallel.replicate(
+            jax.jit(lambda: create_state(model, optimizer, config.seed))()
+        )
+        self._function: Any = parallel.on_devices(
+            make_train_step(model, optimizer, config.train), outputs=None, donate=True
+        )
+        self._compiled: dict[tuple, jax.stages.Compiled] = {}
+
+    def prepare(self, batch: Batch) -> float:
+        """Compiles the step."""
+        began = time.perf_counter()
+        lowered = self._function.lower(self.state, parallel.shard(batch))
+        self._compiled[shape_of(batch)] = lowered.compile()
+        return time.perf_counter() - began
+
+    def step(self, batch: Batch) -> float:
+        """Takes a step; returns the mean loss."""
+        step = self._compiled[shape_of(batch)]
+        self.state, sums = step(self.state, parallel.shard(batch))
+        return float(sums.loss) / float(sums.tokens)
+
+    def planned_memory(self, batch: Batch) -> int:
+        """Returns the bytes that XLA plans for a step: state, batch and everything between."""
+        return planned(self._compiled[shape_of(batch)]).total
+
+
+class InPyTorch:
+    """`torch_seq2seq.Training`, from the same parameters where they are given."""
+
+    def __init__(
+        self,
+        config: Config,
+        source_size: int,
+        target_size: int,
+        threads: int,
+        params: dict | None = None,
+    ):
+        # Imported here, so that a process that measures only ours has no PyTorch in its memory.
+        import torch
+        import torch_seq2seq
+
+        torch.set_num_threads(threads)
+        self._training = torch_seq2seq.Training(config, source_size, target_size)
+        if params is not None:
+            self._training.model.load(jax.tree.map(np.asarray, params))
+
+    def prepare(self, batch: Batch) -> float:
+        """Does nothing: PyTorch runs what it meets."""
+        del batch
+        return 0.0
+
+    def step(self, batch: Batch) -> float:
+        """Takes a step; returns the mean loss."""
+        return self._training.step(batch.source, batch.target)
+
+
+def shape_of(batch: Batch) -> tuple[int, int, int]:
+    """Returns (B, S, T)."""
+    return (*batch.source.shape, batch.target.shape[1])
+
+
+def serve(side: str, shape: str, source: str) -> None:
+    """Answers commands, a number a line: `prepare`, `loss`, `step`, `memory`, each with a group.
+
+    `prepare` answers with seconds; so does `step`, and `product` for the roofline's product;
+    `loss` with the loss of a step; `memory` with bytes.
+    """
+    workload = open_workload(shape, source)
+    sizes = workload.config, workload.source_size, workload.target_size
+    if side == "ours":
+        keep_freed_memory()  # as launch.py does
+        before = process_memory.resident()
+        contender: Contender = Ours(*sizes)
+    else:
+        import torch_seq2seq  # noqa: F401  (PyTorch's own memory isn't the step's)
+
+        params = jax.device_get(Ours(*sizes).state.params)
+        before = process_memory.resident()
+        contender = InPyTorch(*sizes, os.cpu_count() or 1, params)
+    square = jnp.ones((PRODUCT, PRODUCT))
+    multiply = jax.jit(jnp.matmul)
+    for line in sys.stdin:
+        command, group = line.split()
+        step = functools.partial(contender.step, workload.groups[int(group)].batch)
+        match command:
+            case "prepare":
+                answer = contender.prepare(workload.groups[int(group)].batch)
+            case "loss":
+                answer = step()
+            case "step":
+                answer = seconds(step)
+            case "memory":
+                answer = process_memory.peak_during(step) - before
+            case _:
+                answer = seconds(lambda: multiply(square, square).block_until_ready())
+        print(answer, flush=True)
+
+
+def seconds(function: Callable[[], object]) -> float:
+    began = time.perf_counter()
+    function()
+    return time.perf_counter() - began
+
+
+if __name__ == "__main__":
+    serve(*sys.argv[1:])

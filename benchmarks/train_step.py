@@ -1,0 +1,164 @@
+"""The training step beside the same model in PyTorch: tokens a second, memory, share of the peak.
+
+    python benchmarks/train_step.py --shape=medium
+
+Needs PyTorch. Each side runs in a process of its own, as it would for a user, with as many threads
+as there are cores; they take turns, and one waits while the other works. Both start from the same
+parameters and take the same batches; the first losses must agree. One batch of each padded shape
+of an epoch is timed `--repeats` times; an epoch is the sum over shapes of the median times the
+number of such batches. A product of two matrices of 2048 x 2048, timed in between, gives the
+roofline: the step's share of it counts the operations of the step's matrix products
+(`bahdanau_jax/work.py`) and nothing else. Peak memory is the process's during steps of the largest
+shape, less what it had before the model was made.
+
+`--shape`: small (experiments/cmudict.py), medium (experiments/multi30k.py), paper (the sizes of
+experiments/rnnsearch_50.py on random sentences of 50 words). All with the GRU of cuDNN, which is
+the only one that nn.GRU has, Adam, float32, and no dropout.
+
+Hardware and figures: the section on speed in README.md.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import jax
+import numpy as np
+import process_memory
+from contenders import PRODUCT, shape_of
+from workloads import NAMES, Workload, open_workload
+
+from bahdanau_jax.progress import say
+from bahdanau_jax.work import Size, step_work
+
+SIDES = ("ours", "pytorch")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="The training step beside PyTorch's.")
+    parser.add_argument("--shape", choices=NAMES, default="medium")
+    parser.add_argument("--source", default="", help="medium: data.source, as text:DIR")
+    parser.add_argument("--repeats", type=int, default=5, help="steps of each shape and side")
+    parser.add_argument("--json", type=Path, help="write the figures here too")
+    arguments = parser.parse_args()
+    workload = open_workload(arguments.shape, arguments.source)
+    workers = {side: Worker(side, arguments.shape, arguments.source) for side in SIDES}
+    figures = measure(workload, workers, arguments.repeats)
+    print_table(arguments.shape, figures)
+    if arguments.json:
+        arguments.json.write_text(json.dumps(figures, indent=1) + "\n")
+
+
+class Worker:
+    """A contender in a process of its own; see `contenders.serve`."""
+
+    def __init__(self, side: str, shape: str, source: str):
+        script = Path(__file__).with_name("contenders.py")
+        self._process = subprocess.Popen(
+            [sys.executable, str(script), side, shape, source],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def ask(self, command: str, group: int = 0) -> float:
+        """Sends a command, and waits for its answer."""
+        assert self._process.stdin and self._process.stdout
+        print(command, group, file=self._process.stdin, flush=True)
+        answer = self._process.stdout.readline()
+        if not answer:
+            raise SystemExit(f"{self._process.args} ended; see above")
+        return float(answer)
+
+
+def measure(workload: Workload, workers: dict[str, Worker], repeats: int) -> dict:
+    """Times all sides on every shape, by turns; returns all figures."""
+    compile_seconds = dict.fromkeys(workers, 0.0)
+    memory: dict[str, float] = {}
+    times: dict[str, list[list[float]]] = {side: [] for side in (*workers, "product")}
+    for number, group in enumerate(workload.groups):
+        say(f"{group.count} batches of (B, S, T) = {shape_of(group.batch)}")
+        losses = {}
+        for side, worker in workers.items():
+            compile_seconds[side] += worker.ask("prepare", number)
+            losses[side] = worker.ask("loss", number)
+            if number == 0:
+                memory[side] = worker.ask("memory", number)
+        # Later ones drift apart: both have taken steps, each with its own rounding.
+        if number == 0 and not np.allclose(*losses.values(), rtol=1e-5):
+            raise SystemExit(f"the sides don't compute the same: losses {losses}")
+        for seconds in times.values():
+            seconds.append([])
+        for _ in range(repeats):
+            for side, worker in workers.items():
+                times[side][-1].append(worker.ask("step", number))
+            times["product"][-1].append(workers["ours"].ask("product"))
+    product = statistics.median(s for seconds in times["product"] for s in seconds)
+    rate = 2 * PRODUCT**3 / product
+    work = sum(group.count * operations(workload, group.batch) for group in workload.groups)
+    real = sum(group.real for group in workload.groups)
+    batches = sum(group.count for group in workload.groups)
+    figures: dict = {
+        "jax": jax.__version__,
+        "threads": os.cpu_count(),
+        "shapes": len(workload.groups),
+        "real_share": workload.real_share,
+        "roofline_gflops": rate / 1e9,
+        "gflop_per_step": work / batches / 1e9,
+        "seconds": times,
+        "sides": {},
+    }
+    for side in workers:
+        epoch = epoch_seconds(workload, times[side], statistics.median)
+        figures["sides"][side] = {
+            "tokens_per_second": real / epoch,
+            "slowest": real / epoch_seconds(workload, times[side], max),
+            "fastest": real / epoch_seconds(workload, times[side], min),
+            "step_seconds": epoch / batches,
+            "compile_seconds": compile_seconds[side],
+            "roofline_share": work / epoch / rate,
+            "peak_mib": memory[side] / process_memory.MIB,
+        }
+    return figures
+
+
+def operations(workload: Workload, batch) -> int:
+    size = Size(*shape_of(batch), workload.target_size)
+    work = step_work(workload.config.model, size)
+    return sum(part.forward + part.backward for part in work)
+
+
+def epoch_seconds(workload: Workload, times: list[list[float]], middle: Callable) -> float:
+    pairs = zip(workload.groups, times, strict=True)
+    return sum(group.count * middle(seconds) for group, seconds in pairs)
+
+
+def print_table(name: str, figures: dict) -> None:
+    print(
+        f"{name}: {figures['shapes']} shapes, {figures['real_share']:.1%} real tokens, "
+        f"{figures['gflop_per_step']:.1f} GFLOP a step, roofline "
+        f"{figures['roofline_gflops']:.0f} GFLOP/s, {figures['threads']} threads"
+    )
+    columns = ["target tokens/s", "slowest-fastest", "ms a step", "of the roofline"]
+    print("\t".join(["", *columns, "compile s", "peak MiB"]))
+    for side, row in figures["sides"].items():
+        cells = [
+            f"{row['tokens_per_second']:,.0f}",
+            f"{row['slowest']:,.0f}-{row['fastest']:,.0f}",
+            f"{1e3 * row['step_seconds']:.0f}",
+            f"{row['roofline_share']:.1%}",
+            f"{row['compile_seconds']:.1f}",
+            f"{row['peak_mib']:.0f}",
+        ]
+        print("\t".join([side, *cells]))
+    ours, theirs = (figures["sides"][side]["tokens_per_second"] for side in ("ours", "pytorch"))
+    print(f"ours / pytorch: {ours / theirs:.2f}")
+
+
+if __name__ == "__main__":
+    main()

