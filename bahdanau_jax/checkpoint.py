@@ -10,6 +10,7 @@ imports Orbax.
 """
 
 import concurrent.futures
+import errno
 import logging
 import os
 import shutil
@@ -22,7 +23,7 @@ import orbax.checkpoint as ocp
 from flax.traverse_util import flatten_dict, unflatten_dict
 
 from bahdanau_jax import checksums, durable, processes
-from bahdanau_jax.errors import InputError
+from bahdanau_jax.errors import InputError, is_full
 
 KEEP_LATEST = 2
 
@@ -30,11 +31,16 @@ Which = int | Literal["latest", "best"]
 
 
 def _is_not_orbax_chatter(record: logging.LogRecord) -> bool:
-    return record.levelno >= logging.ERROR or "orbax" not in Path(record.pathname).parts
+    if "orbax" not in Path(record.pathname).parts:
+        return True
+    error = record.exc_info[1] if record.exc_info else None
+    full = is_full(RuntimeError(record.getMessage())) or (error is not None and is_full(error))
+    return record.levelno >= logging.ERROR and not full
 
 
 # Orbax describes every step of a save at INFO and WARNING through absl's logger, which it shares
-# with the rest of the program; only its own records below ERROR are dropped.
+# with the rest of the program; only its own records are dropped, those below ERROR, and those of a
+# full disk, which it raises too.
 logging.getLogger("absl").addFilter(_is_not_orbax_chatter)
 
 
@@ -91,6 +97,7 @@ class Checkpoints:
             # What a killed run, or a save that failed, left half-written.
             shutil.rmtree(self._writing, ignore_errors=True)
             self._writing.mkdir(parents=True)
+        self._check_room(state, copies=2 if best else 1)
         items = {name: ocp.args.StandardSave(tree) for name, tree in _items(state).items()}
         self._checkpointer.save(
             self._writing / f"{step:08d}",
@@ -203,6 +210,13 @@ class Checkpoints:
         outdated += [path for s, path in former.items() if best and s != step]
         for path in outdated:
             self._remove(path)
+
+    def _check_room(self, state: Any, copies: int) -> None:
+        """Raises OSError in every process if the disk is too full: half a save helps nobody."""
+        needed = copies * sum(getattr(leaf, "nbytes", 0) for leaf in jax.tree.leaves(state))
+        fits = not processes.is_first() or shutil.disk_usage(self._writing).free > needed
+        if not processes.from_first(fits):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._directory))
 
     def _move(self, source: Path, target: Path) -> None:
         target.parent.mkdir(exist_ok=True)

@@ -20,7 +20,7 @@ LAUNCH = ROOT / "launch.py"
 
 SERVER = multiprocessing.get_context("forkserver")
 SERVER.set_forkserver_preload(
-    ["bahdanau_jax.train", "bahdanau_jax.translation", "launching", "killing"]
+    ["bahdanau_jax.train", "bahdanau_jax.translation", "launching", "killing", "strangers"]
 )
 
 

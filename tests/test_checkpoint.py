@@ -322,14 +322,15 @@ def test_a_checkpoint_removed_between_choice_and_reading_is_chosen_again(tmp_pat
 def test_orbax_is_silent_but_for_errors(caplog):
     logger = logging.getLogger("absl")
 
-    def emit(path, level):
-        logger.handle(logger.makeRecord("absl", level, path, 1, "words", (), None))
+    def emit(path, level, words="words"):
+        logger.handle(logger.makeRecord("absl", level, path, 1, words, (), None))
 
     caplog.set_level(logging.INFO)
     library = "/venv/site-packages/orbax/checkpoint/_src/handlers/handler.py"
     emit(library, logging.WARNING)
     assert caplog.records == []
     emit(library, logging.ERROR)
+    emit(library, logging.ERROR, "Failed writing: No space left on device [os_error_code='28']")
     emit("/venv/site-packages/other/thing.py", logging.WARNING)
     assert [record.levelname for record in caplog.records] == ["ERROR", "WARNING"]
 
