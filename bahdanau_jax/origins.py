@@ -72,11 +72,6 @@ ORIGINS: dict[str, dict[Any, str]] = {
         "local_m": f"{LUONG}, 3.2",
         "local_p": f"{LUONG}, 3.2, Equations 9 and 10",
     },
-    "model.attention.kernel": {
-        "auto": f"{OURS}: XLA until another is measured",
-        "xla": OURS,
-        "pallas": f"{OURS}: the same equations in one kernel",
-    },
     "model.attention.half_width": {10: f"{LUONG}, 4.1: D"},
     "model.attention.renormalize": {False: f"{LUONG}, Equation 10", True: OURS},
     "model.attention.query": {
@@ -112,12 +107,6 @@ ORIGINS: dict[str, dict[Any, str]] = {
     "train.epochs": {12: f"{LUONG}, 4.1"},
     "train.batch_size": {80: f"{PAPER}, 4.2 and B.2", 128: f"{LUONG}, 4.1"},
     "train.batch_tokens": {},
-    "train.accumulate": {1: NONE},
-    "train.precision": {
-        "float32": OURS,
-        "bfloat16_storage": OURS,
-        "bfloat16": "Micikevicius et al. 2018, with bfloat16",
-    },
     "train.optimizer": {
         "adadelta": f"{PAPER}, B.2: ρ = 0.95, ε = 1e-6 (Zeiler 2012)",
         "adam": "Kingma and Ba 2015",
@@ -185,7 +174,6 @@ def _ineffective(config: Config) -> set[str]:
         "model.attention.bias": attention.score in tanh,
         "model.attention.normalize": attention.score in tanh,
         "model.attention.coverage": attention.score == "additive",
-        "model.attention.kernel": attention.score == "additive",
         "model.attention.window": attention.score not in ("uniform", "fixed"),
         "model.attention.half_width": attention.window != "global",
         "model.attention.renormalize": attention.window == "local_p",

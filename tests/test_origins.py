@@ -12,7 +12,9 @@ from bahdanau_jax.work import Size, step_work
 ROOT = Path(__file__).parents[1]
 EXPERIMENTS = sorted(p.stem for p in (ROOT / "experiments").glob("*.py") if p.stem != "__init__")
 # Beside the model these say how often to look and when to stop, not what is learnt.
+# How a step is computed and watched; what is computed has its origins.
 BOOKKEEPING = {"eval_every", "checkpoint_every", "log_every", "patience", "metric", "max_skipped"}
+BOOKKEEPING |= {"kernel", "accumulate", "precision"}
 
 
 def experiment(name: str) -> Config:
