@@ -69,7 +69,8 @@ class CompiledSteps:
         if self._compiled:
             shape, first = next(iter(self._compiled.items()))
             memory = planned(first.result())
-            say(f"a step of that shape needs {gibibytes(memory.total)} of a device's memory")
+            if jax.process_index() == 0:
+                say(f"a step of that shape needs {gibibytes(memory.total)} of a device's memory")
             check_fits(memory, shape, capacity())
 
     def __getitem__(self, shape: Shape) -> jax.stages.Compiled:

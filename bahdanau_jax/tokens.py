@@ -179,7 +179,10 @@ def digest(content: bytes) -> str:
 
 
 def write_whole(path: pathlib.Path, content: bytes) -> None:
-    """Writes all or nothing, so that an interrupted run leaves no half of a file."""
-    partial = path.with_name(path.name + ".partial")
+    """Writes all or nothing, so that an interrupted run leaves no half of a file.
+
+    Several processes may write the same file at once: each has a partial file of its own.
+    """
+    partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
     partial.write_bytes(content)
     os.replace(partial, path)
