@@ -1,6 +1,7 @@
 """What every test runs under, and the one trained run that many of them look at."""
 
 import contextlib
+import gc
 import io
 import os
 import sys
@@ -30,6 +31,7 @@ for name in ("COLUMNS", "LINES", "FORCE_COLOR"):
 # `import launch` and `import experiments.cmudict` work from any working directory.
 sys.path.insert(0, str(ROOT))
 
+import jax  # noqa: E402
 import pytest  # noqa: E402
 import tiny  # noqa: E402
 from absl import flags  # noqa: E402
@@ -46,6 +48,17 @@ class Trained(NamedTuple):
     directory: Path
     out: str  # what it wrote on standard output
     err: str
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _programs_of_one_file():
+    """Drops the programs that a file's tests have compiled.
+
+    Each keeps some memory maps, of which Linux allows a process 65,530; XLA crashes at the limit.
+    """
+    yield
+    jax.clear_caches()
+    gc.collect()
 
 
 @pytest.fixture(scope="session")
