@@ -97,17 +97,13 @@ def _study(directory: Path, tuning: Tuning) -> Any:
         raise InputError('--tune needs Optuna; pip install "bahdanau_jax[tune]"') from None
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     storage = optuna.storages.JournalStorage(JournalFileBackend(str(directory / JOURNAL)))
-    study = optuna.create_study(
+    return optuna.create_study(
         study_name=STUDY,
         storage=storage,
         direction="maximize" if tuning.higher_is_better else "minimize",
         pruner=optuna.pruners.MedianPruner(n_startup_trials=STARTUP),
         load_if_exists=True,
     )
-    # Each start draws other values than those before it, and the same every time it's the first.
-    seed = tuning.base.seed + len(study.get_trials(deepcopy=False))
-    study.sampler = optuna.samplers.TPESampler(seed=seed)
-    return study
 
 
 def _check_space(study: Any, space: Space) -> None:
@@ -169,6 +165,8 @@ def _run(
     import optuna
 
     states = optuna.trial.TrialState
+    # A seed for each trial: processes that start together would draw the same values from one.
+    study.sampler = optuna.samplers.TPESampler(seed=tuning.base.seed + trial.number)
     values = suggest(trial, tuning.space)
     mark = f"[trial {trial.number + 1} of {tuning.trials}]"
     try:

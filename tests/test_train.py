@@ -140,12 +140,13 @@ def test_outputs_are_saved_one_a_line(trained):
         assert text.count("\n") == count == len(text.splitlines())
 
 
-def test_it_says_what_it_does_and_what_it_leaves_out(trained, tmp_path):
+def test_it_says_what_it_does_and_what_it_leaves_out(trained, tmp_path, monkeypatch):
     said = trained.err
     assert f"reading {trained.config.data.source}" in said
     # Said by whoever reads the text first; an unchanged text isn't read again.
     lines = []
-    fresh = tiny.config(tiny.write_corpus(tmp_path / "fresh", seed=1))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    fresh = tiny.config(tiny.write_corpus(tmp_path / "fresh"))
     open_data(fresh.data, tmp_path / "vocabulary", lines.append).training_store(lines.append)
     assert f"left out for an empty side: {tiny.EMPTY} training pair" in lines
     assert f"{tiny.PAIRS} training pairs" in said
