@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TextIO
 
-from bahdanau_jax import aer, plots
+from bahdanau_jax import aer
 from bahdanau_jax.alignment_page import END, alignment_page
 from bahdanau_jax.corpus import normalize
 from bahdanau_jax.forcing import Forcing
@@ -101,6 +101,9 @@ def _words(run: TrainedRun, texts: tuple[str, str]) -> tuple[list[str], list[str
 def _draw(
     drawn: dict[int, WordAlignment], drawing: Drawing, query: str, gold: list[GoldLinks] | None
 ) -> None:
+    # Imported here: Matplotlib would make every start longer.
+    from bahdanau_jax import plots
+
     directory = make(drawing.directory)
     for number, alignment in drawn.items():
         source = [*alignment.source, END]

@@ -20,10 +20,10 @@ from bahdanau_jax.cell_results import (
     read_results,
     read_test_set,
 )
+from bahdanau_jax.metrics import higher_is_better
 from bahdanau_jax.sentence_scores import SentenceSums, sentence_sums
 from bahdanau_jax.significance import Difference, Summary
 
-HIGHER_IS_BETTER = ("bleu", "chrf", "exact_match")
 # Names of figures that stand in tables, in this order, where a result has them.
 SHOWN = ("wer", "per", "bleu", "chrf", "ter", "exact_match", "nll_per_token", "aer")
 SHOWN += ("alignment_accuracy", "entropy", "end_weight", "unattended")
@@ -170,11 +170,6 @@ def spread(found: Summary) -> str:
 def count(value: float) -> str:
     """Returns a whole number with its thousands apart, `–` for NaN."""
     return "–" if math.isnan(value) else f"{value:,.0f}"
-
-
-def higher_is_better(name: str) -> bool:
-    """Returns whether more is better of a figure, as `test/bleu`."""
-    return name.rsplit("/", 1)[-1] in HIGHER_IS_BETTER
 
 
 def is_on_front(place: int, qualities: Sequence[float], costs: Sequence[float]) -> bool:

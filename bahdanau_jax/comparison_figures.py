@@ -8,8 +8,8 @@ import numpy as np
 
 from bahdanau_jax import charts, significance
 from bahdanau_jax.cell_results import Configuration, Run
-from bahdanau_jax.comparison import Comparison, higher_is_better, is_on_front, metric_name
-from bahdanau_jax.metrics import LengthBucket, by_length
+from bahdanau_jax.comparison import Comparison, is_on_front, metric_name
+from bahdanau_jax.metrics import LengthBucket, by_length, higher_is_better
 from bahdanau_jax.sample_alignments import Sample
 
 BUCKETS = 8  # of source lengths, about

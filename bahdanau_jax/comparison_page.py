@@ -11,10 +11,10 @@ from bahdanau_jax.comparison import (
     Pair,
     command_lines,
     count,
-    higher_is_better,
     metric_name,
     spread,
 )
+from bahdanau_jax.metrics import higher_is_better
 from bahdanau_jax.sample_alignments import Sample
 
 _DEVELOPMENT = ("dev/wer", "dev/bleu", "dev/nll_per_token")  # beside all figures of test splits

@@ -237,10 +237,10 @@ def differences(before: dict[str, Any], now: Config) -> dict[str, list[Any]]:
       before: a configuration as `to_dict` returns it; a field that it lacks doesn't count.
       now: the configuration to compare it with.
     """
-    found = {}
+    found, after = {}, to_dict(now)
     for field in field_paths():
         old: Any = before
-        new: Any = to_dict(now)
+        new: Any = after
         for name in field.split("."):
             old, new = old.get(name) if isinstance(old, dict) else None, new[name]
         if old is not None and old != new:

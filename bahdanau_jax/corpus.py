@@ -47,12 +47,16 @@ class Source(Protocol):
 
 
 class Corpus:
-    """The examples of a source, checked and normalised."""
+    """The examples of a source, checked and normalised.
+
+    Attributes:
+      name: `data.source`.
+    """
 
     def __init__(self, config: DataConfig):
         """Opens the source; raises InputError if it isn't there, with what to do."""
         self._lowercase = config.lowercase
-        self._name = config.source
+        self.name = config.source
         self._how = repr(
             (config.source, config.source_language, config.target_language, config.lowercase)
         )
@@ -95,9 +99,9 @@ class Corpus:
         if wanted == "test" and len(tests) == 1:
             return tests[0]
         if wanted == "test" and tests:
-            raise InputError(f"{self._name} has several test splits; name one: {', '.join(tests)}")
+            raise InputError(f"{self.name} has several test splits; name one: {', '.join(tests)}")
         there = ", ".join(self.splits) or "none"
-        raise InputError(f"{self._name} has no split {name}; its splits: {there}")
+        raise InputError(f"{self.name} has no split {name}; its splits: {there}")
 
     def examples(self, split: str) -> Iterator[Example]:
         """Yields the examples of a split in their order, empty ones too.

@@ -83,6 +83,21 @@ class Data:
             say(f"left out for an empty side: {counted(pairs.empty, 'training pair')}")
         return store
 
+    def training_splits(self) -> list[EvaluationSplit]:
+        """Reads what training evaluates: the development split, then every test split.
+
+        Raises:
+          InputError: there is no development split, or a split can't be read or is empty.
+        """
+        names = self.corpus.splits
+        if "dev" not in names:
+            raise InputError(
+                f"{self.corpus.name} has no development split to choose the best "
+                f"checkpoint by; its splits: {', '.join(names)}"
+            )
+        tests = [name for name in names if name.startswith("test")]
+        return [self.evaluation_split(name) for name in ("dev", *tests)]
+
     def evaluation_split(self, name: str) -> EvaluationSplit:
         """Reads a split into memory.
 

@@ -5,12 +5,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from bahdanau_jax import breakdown, metrics, plots, report, significance
+from bahdanau_jax import breakdown, metrics, report, significance
 from bahdanau_jax.data import EvaluationSplit
 from bahdanau_jax.evaluation import Measured
 from bahdanau_jax.gold_comparison import GoldComparison
+from bahdanau_jax.hypothesis_lines import alignment_json
 from bahdanau_jax.run import TrainedRun
 from bahdanau_jax.vocabulary import EOS, Vocabulary
 from bahdanau_jax.workdir import write_atomically
@@ -28,16 +27,11 @@ def write_outputs(
     """
     lines = [run.evaluator.text(output) + "\n" for output in measured.outputs]
     _write(directory / OUTPUTS / f"{split.name}.txt", lines)
-    source, target = run.vocabularies.source, run.vocabularies.target
-    lines = []
-    for example, output in zip(split.examples, measured.outputs, strict=True):
-        rows = len(output.alignment)
-        line = {
-            "source": tokens(source, source.encode(example.source)),
-            "target": tokens(target, output.tokens)[:rows],  # one without an end has no end mark
-            "alignment": np.round(output.alignment.astype(np.float64), 4).tolist(),
-        }
-        lines.append(json.dumps(line, ensure_ascii=False) + "\n")
+    source = run.vocabularies.source
+    lines = [
+        alignment_json(run.vocabularies, source.encode(example.source), output) + "\n"
+        for example, output in zip(split.examples, measured.outputs, strict=True)
+    ]
     _write(directory / ALIGNMENTS / f"{split.name}.jsonl", lines)
 
 
@@ -57,6 +51,9 @@ def write_parts(
       measured: what the model made of it.
       comparison: of the alignments with gold links; None where there are none.
     """
+    # Imported here: Matplotlib would make every start longer.
+    from bahdanau_jax import plots
+
     kind = run.config.evaluation.metrics
     texts = [run.evaluator.text(output) for output in measured.outputs]
     sums = breakdown.split_sums(kind, texts, split, measured.likelihood)

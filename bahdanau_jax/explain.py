@@ -156,9 +156,8 @@ def step_memory(model: Seq2Seq, config: Config, size: Size) -> StepMemory:
       size: the batch, over all devices.
     """
     optimizer = make_optimizer(config.train, config.train.steps)
-    state: TrainState = jax.tree.map(
-        lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=parallel.replicated()),
-        jax.eval_shape(lambda: create_state(model, optimizer, config.seed)),
+    state: TrainState = parallel.abstract(
+        jax.eval_shape(lambda: create_state(model, optimizer, config.seed))
     )
     batch = Batch(
         np.zeros((size.rows, size.source), np.int32), np.zeros((size.rows, size.target), np.int32)

@@ -10,10 +10,8 @@ from bahdanau_jax.decoding import Output
 from bahdanau_jax.pharaoh import format_line
 from bahdanau_jax.run import TrainedRun
 from bahdanau_jax.unknown_words import Lexicon, replace_unknown
-from bahdanau_jax.vocabulary import EOS
+from bahdanau_jax.vocabulary import EOS, Vocabularies
 from bahdanau_jax.word_alignment import WordAlignment, word_alignment, word_rows
-
-FORMATS = ("json", "pharaoh")
 
 # What some program takes for the end of a line or of a column becomes a space in an output.
 _ONE_COLUMN = str.maketrans(dict.fromkeys("\t\n\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029", " "))
@@ -25,7 +23,7 @@ class Wanted:
 
     nbest: int = 0  # 0: the best output's text; else so many lines of rank, score and text
     lexicon: Lexicon | None = None  # None: unknown words stay; else they are looked up or copied
-    alignments: str = ""  # one of FORMATS, one line an output; empty: none
+    alignments: str = ""  # json | pharaoh, one line an output; empty: none
 
     @property
     def needs_alignments(self) -> bool:
@@ -61,7 +59,7 @@ def output_lines(
             if wanted.alignments == "pharaoh":
                 alignment = format_line(argmax_links(words.weights))
             elif wanted.alignments:
-                alignment = _json(run, ids, output)
+                alignment = alignment_json(run.vocabularies, ids, output)
         made = made.translate(_ONE_COLUMN)
         texts.append(f"{rank}\t{output.score:.4f}\t{made}\n" if wanted.nbest else f"{made}\n")
         alignments.append(f"{alignment or EMPTY[wanted.alignments]}\n")
@@ -78,13 +76,19 @@ def _word_alignment(
     return word_alignment(run.vocabularies, (text, made), (ids, output.tokens), rows)
 
 
-def _json(run: TrainedRun, ids: list[int], output: Output) -> str:
-    """Returns tokens, end marks among them, and the matrix as the model computed it."""
+def alignment_json(vocabularies: Vocabularies, ids: list[int], output: Output) -> str:
+    """Returns tokens, end marks among them, and the matrix as the model computed it.
+
+    Args:
+      vocabularies: of both sides.
+      ids: the source's tokens.
+      output: its row i is the step that produced token i.
+    """
     target = [*output.tokens, EOS] if output.ended else output.tokens
     return json.dumps(
         {
-            "source": run.vocabularies.source.tokens([*ids, EOS]),
-            "target": run.vocabularies.target.tokens(target),
+            "source": vocabularies.source.tokens([*ids, EOS]),
+            "target": vocabularies.target.tokens(target),
             "alignment": [[round(float(x), 4) for x in row] for row in output.alignment],
         },
         ensure_ascii=False,

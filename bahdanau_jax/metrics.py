@@ -10,6 +10,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+HIGHER_IS_BETTER = ("bleu", "chrf", "exact_match")
+
+
+def higher_is_better(name: str) -> bool:
+    """Returns whether more is better of a figure, as `bleu` or `test/bleu`."""
+    return name.rsplit("/", 1)[-1] in HIGHER_IS_BETTER
+
 
 def edit_distance(hypothesis: Sequence[str], reference: Sequence[str]) -> int:
     """Counts the insertions, deletions and substitutions between two sequences (Levenshtein).

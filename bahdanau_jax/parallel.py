@@ -30,6 +30,12 @@ def replicate(tree: Any) -> Any:
     return jax.device_put(tree, replicated())
 
 
+def abstract(tree: Any, *, across_processes: bool = False) -> Any:
+    """Returns the shapes of a tree's arrays, placed as `replicated` says: a template of them."""
+    placement = replicated(across_processes=across_processes)
+    return jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=placement), tree)
+
+
 def batch_shape(shape: tuple[int, ...]) -> tuple[int, ...]:
     """Returns the shape that `shard` gives a global array: `[B, …]` becomes `[D, B / D, …]`."""
     devices = jax.device_count()

@@ -8,7 +8,6 @@ import contextlib
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import jax
 
@@ -34,7 +33,7 @@ from bahdanau_jax.notice import Notice, Stopped
 from bahdanau_jax.progress import Progress, say
 from bahdanau_jax.run import TrainedRun
 from bahdanau_jax.saving import Saver
-from bahdanau_jax.state import TrainState, create_state
+from bahdanau_jax.state import TrainState
 from bahdanau_jax.step import TrainSums
 from bahdanau_jax.trainer import Trainer
 
@@ -58,7 +57,6 @@ class Member:
         self.trainer = Trainer(cell.config, directory, data)
         self.checkpoints = Checkpoints(directory / "checkpoints")
         self.failure = ""
-        self._pending: tuple[int, TrainSums, Shape] | None = None
 
     @property
     def loop(self) -> LoopState:
@@ -98,21 +96,13 @@ class Member:
 
     def conclude(self, splits: list[EvaluationSplit]) -> None:
         """Evaluates its best checkpoint; what a run prints goes into its log."""
-        best = self.checkpoints.restore_params(self.template().params, "best")
+        best = self.checkpoints.restore_params(self.trainer.template().params, "best")
         run = TrainedRun(self.cell.config, best.step, best.state, self.trainer.evaluator)
         with (
             (self.directory / LOG).open("a", encoding="utf-8") as log,
             contextlib.redirect_stdout(log),
         ):
             results.conclude(run, self.directory, splits)
-
-    def template(self) -> Any:
-        """Returns the shapes of its state, with their placement."""
-        trainer = self.trainer
-        shapes = jax.eval_shape(lambda: create_state(trainer.model, trainer.optimizer, 0))
-        return jax.tree.map(
-            lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=parallel.replicated()), shapes
-        )
 
     @contextlib.contextmanager
     def _failing(self):
@@ -152,27 +142,24 @@ def train_replicas(directory: Path, cells: Sequence[Cell], overrides: Sequence[s
             workdir.check_config(directory / cell.name, cell.config)
         config = cells[0].config
         data = open_data(config.data, directory / cells[0].name / "vocabulary", say)
-        if "dev" not in data.corpus.splits:
-            raise InputError(
-                f"{config.data.source} has no development split to choose the best checkpoints by; "
-                f"its splits: {', '.join(data.corpus.splits)}"
-            )
-        dev = data.evaluation_split("dev")
-        tests = [data.evaluation_split(n) for n in data.corpus.splits if n.startswith("test")]
-        found = data.fingerprints("train", *(split.name for split in (dev, *tests)))
+        splits = data.training_splits()
+        found = data.fingerprints("train", *(split.name for split in splits))
         for cell in cells:
             fingerprints.check(directory / cell.name, found)
         members = [Member(cell, directory / cell.name, data) for cell in cells]
+        for member in members[1:]:
+            # What it reads of a configuration is the same in all: one compiled program serves them.
+            member.trainer.evaluator = members[0].trainer.evaluator
         for member in members:
             stack.enter_context(member.checkpoints)
             _claim(member, data, found, overrides)
         sweep.list_cells(directory, cells, [])
         members[0].trainer.describe()
         say(f"{len(members)} replicas of this in one program")
-        _loop(members, dev, notice)
+        _loop(members, splits[0], notice)
         for member in members:
             if not member.failure:
-                member.conclude([dev, *tests])
+                member.conclude(splits)
     return [member.cell.name for member in members if member.failure]
 
 
@@ -261,7 +248,7 @@ def _start(members: Sequence[Member]) -> tuple[TrainState, int | None]:
         return jax.jit(create, out_shardings=parallel.replicated())(), None
     step, states = max(saved), []
     for member in members:
-        restored = member.checkpoints.restore(member.template(), step)
+        restored = member.checkpoints.restore(member.trainer.template(), step)
         member.trainer.loop = LoopState(**restored.progress)
         states.append(restored.state)
     say(f"resuming from step {step:,}")
@@ -271,10 +258,7 @@ def _start(members: Sequence[Member]) -> tuple[TrainState, int | None]:
 def _compile(members: Sequence[Member], states: TrainState, start: int) -> CompiledSteps:
     """Starts to compile the step of all replicas for the shapes that are going to occur."""
     trainer = members[0].trainer
-    shapes: list[Shape] = []
-    if start < trainer.total:
-        shapes = trainer.batcher.shapes
-        say(f"compiling {len(shapes)} padded shapes, the largest first: {shapes[0]}")
+    shapes = trainer.shapes_ahead(start)
     configs = [member.cell.config for member in members]
     step = replicas.make_replica_step(trainer.model, configs, trainer.total)
     return CompiledSteps(parallel.on_devices(step, donate=True), states, shapes)

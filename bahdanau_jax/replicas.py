@@ -67,7 +67,7 @@ def make_replica_step(model: Seq2Seq, configs: Sequence[Config], steps: int) -> 
       replicas; the batch has none.
     """
     train = configs[0].train
-    varied = _varied([config.train for config in configs])
+    varied = _varied(configs)
 
     def step(state: TrainState, values: Mapping[str, Any], batch):
         mine = _with(train, values)
@@ -101,16 +101,14 @@ def replica(states: Any, number: int) -> Any:
     return jax.tree.map(lambda leaf: leaf[number], states)
 
 
-def _varied(trains: Sequence[TrainConfig]) -> dict[str, Any]:
-    """Returns the fields whose values differ, each with a leading axis of replicas."""
+def _varied(configs: Sequence[Config]) -> dict[str, Any]:
+    """Returns the fields of `train` that differ, each with a leading axis of replicas."""
     varied: dict[str, Any] = {}
-    for path in FIELDS:
-        if not path.startswith("train."):
+    for field in FIELDS:
+        values: list[Any] = [value_of(config, field) for config in configs]
+        if not field.startswith("train.") or len(set(values)) == 1:
             continue
-        path = path.removeprefix("train.")
-        values = [_get(train, path) for train in trains]
-        if len(set(values)) == 1:
-            continue
+        path = field.removeprefix("train.")
         if path.startswith("dropout."):
             varied[path] = stack([varying_rate(value) for value in values])
         else:
@@ -124,10 +122,3 @@ def _with(train: TrainConfig, values: Mapping[str, Array]) -> TrainConfig:
     others: dict[str, Any] = {p: v for p, v in values.items() if not p.startswith("dropout.")}
     others["dropout"] = dataclasses.replace(train.dropout, **dropout)
     return dataclasses.replace(train, **others)
-
-
-def _get(train: TrainConfig, path: str) -> float:
-    value: Any = train
-    for name in path.split("."):
-        value = getattr(value, name)
-    return value

@@ -73,7 +73,7 @@ def draw(run: TrainedRun, directory: Path, split: EvaluationSplit, outputs: list
 
     The longest are drawn of those that are short enough to read: they show the most.
     """
-    # Imported here: Matplotlib would make every start half a second longer.
+    # Imported here: Matplotlib would make every start longer.
     from bahdanau_jax import plots
 
     shown = [

@@ -65,10 +65,7 @@ def open_run(
     vocabularies = Vocabularies.load(directory / "vocabulary")
     fingerprints.check(directory, {"vocabularies": vocabularies.fingerprint})
     model = make_model(config, vocabularies)
-    template = jax.tree.map(
-        lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=parallel.replicated()),
-        jax.eval_shape(lambda: initial_params(model, jax.random.key(0))),
-    )
+    template = parallel.abstract(jax.eval_shape(lambda: initial_params(model, jax.random.key(0))))
     with Checkpoints(directory / "checkpoints") as checkpoints:
         if isinstance(which, Average):
             restored = restore_average(checkpoints, template, which.count)

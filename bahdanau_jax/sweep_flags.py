@@ -113,7 +113,7 @@ def start(
 
 def _tune(config: Config, directory: Path, launch: Path) -> None:
     from bahdanau_jax import tuning
-    from bahdanau_jax.comparison import higher_is_better
+    from bahdanau_jax.metrics import higher_is_better
     from bahdanau_jax.search_space import parse_space
 
     space = parse_space(TUNE.value)

@@ -64,14 +64,8 @@ def train(
             data = open_data(config.data, start.vocabulary if new and start else vocabulary, tell)
             if start is not None:
                 start.check(data.vocabularies)
-            if "dev" not in data.corpus.splits:
-                raise InputError(
-                    f"{config.data.source} has no development split to choose the best checkpoint "
-                    f"by; its splits: {', '.join(data.corpus.splits)}"
-                )
-            dev = data.evaluation_split("dev")
-            tests = [data.evaluation_split(n) for n in data.corpus.splits if n.startswith("test")]
-            found = data.fingerprints("train", *(split.name for split in (dev, *tests)))
+            splits = data.training_splits()
+            found = data.fingerprints("train", *(split.name for split in splits))
             fingerprints.check(directory, found)
             trainer = Trainer(config, directory, data, start)
         with processes.together():
@@ -93,12 +87,12 @@ def train(
                 origin=None if start is None else start.describe(),
             )
         with processes.until_one_dies():
-            state = trainer.train(checkpoints, dev, notice)
+            state = trainer.train(checkpoints, splits[0], notice)
             best = checkpoints.restore_params(state.params, "best")
             if first:
                 params = parallel.replicate(best.state)
                 run = TrainedRun(config, best.step, params, trainer.evaluator)
-                results.conclude(run, directory, [dev, *tests])
+                results.conclude(run, directory, splits)
             processes.from_first(None)
 
 

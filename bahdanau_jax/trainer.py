@@ -19,6 +19,7 @@ from bahdanau_jax.data import Data, EvaluationSplit
 from bahdanau_jax.evaluation import Evaluator
 from bahdanau_jax.figures import StepFigures
 from bahdanau_jax.loop_state import LoopState
+from bahdanau_jax.metrics import higher_is_better
 from bahdanau_jax.notice import Notice, Stopped
 from bahdanau_jax.optimizer import make_optimizer
 from bahdanau_jax.progress import Progress, counted, say, say_nothing
@@ -27,8 +28,6 @@ from bahdanau_jax.saving import Saver
 from bahdanau_jax.state import TrainState, create_state
 from bahdanau_jax.step import make_train_step
 from bahdanau_jax.warm_start import WarmStart
-
-HIGHER_IS_BETTER = ("bleu", "chrf", "exact_match")
 
 
 class Trainer:
@@ -162,22 +161,22 @@ class Trainer:
         self._say(f"trained for {time.monotonic() - began:,.0f} s")
         return state
 
+    def template(self) -> TrainState:
+        """Returns the shapes of the state, with their placement."""
+        return parallel.abstract(jax.eval_shape(self._create), across_processes=True)
+
     def _create(self) -> TrainState:
         return create_state(self.model, self.optimizer, self.config.seed)
 
     def _start(self, checkpoints: Checkpoints) -> tuple[TrainState, int | None]:
         """Returns the state to begin with, and the step that it was saved at, None if new."""
-        placement = parallel.replicated(across_processes=True)
         if checkpoints.latest_step() is None:
+            placement = parallel.replicated(across_processes=True)
             state = jax.jit(self._create, out_shardings=placement)()
             if self.origin is not None:
                 state = dataclasses.replace(state, params=self.origin.params(state.params))
             return state, None
-        template = jax.tree.map(
-            lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=placement),
-            jax.eval_shape(self._create),
-        )
-        restored = checkpoints.restore(template, "latest")
+        restored = checkpoints.restore(self.template(), "latest")
         self.loop = LoopState(**restored.progress)
         self._say(f"resuming from step {restored.step:,}")
         return restored.state, restored.step
@@ -186,17 +185,28 @@ class Trainer:
         """Returns whether the evaluations have got no better for too long."""
         return 0 < self.config.train.patience <= self.loop.without_better
 
+    def shapes_ahead(self, start: int) -> list[Shape]:
+        """Returns the shapes that are going to occur, and says so; none where nothing is left.
+
+        Args:
+          start: updates done.
+
+        Returns:
+          The largest first, the others in the order in which training meets them.
+        """
+        if start >= self.total:
+            return []
+        shapes = [largest := self.batcher.shapes[0]]
+        end = min(self.total, start + self.batcher.batches_per_epoch)
+        shapes += map(self.batcher.shape, range(start, end))
+        if end < self.total:
+            shapes += self.batcher.shapes
+        self._say(f"compiling {len(set(shapes))} padded shapes, the largest first: {largest}")
+        return shapes
+
     def _compile(self, state: TrainState, start: int) -> CompiledSteps:
         """Starts to compile the step for the shapes that are going to occur."""
-        shapes: list[Shape] = []
-        if start < self.total and not self.patience_ends():
-            # The largest first; the others in the order in which training meets them.
-            shapes = [largest := self.batcher.shapes[0]]
-            end = min(self.total, start + self.batcher.batches_per_epoch)
-            shapes += map(self.batcher.shape, range(start, end))
-            if end < self.total:
-                shapes += self.batcher.shapes
-            self._say(f"compiling {len(set(shapes))} padded shapes, the largest first: {largest}")
+        shapes = [] if self.patience_ends() else self.shapes_ahead(start)
         step = make_train_step(self.model, self.optimizer, self.config.train)
         step = parallel.on_devices(step, donate=True, across_processes=True)
         return CompiledSteps(step, state, shapes)
@@ -249,7 +259,7 @@ class Trainer:
         metric = self.config.train.metric
         value = figures[metric]
         assert isinstance(value, float)
-        better = self.loop.judge(value, step, metric in HIGHER_IS_BETTER)
+        better = self.loop.judge(value, step, higher_is_better(metric))
         progress.message(
             f"step {step:,}  {dev.name}: {results.one_line(figures)}"
             + ("  (best so far)" if better else "")

@@ -283,7 +283,7 @@ state, _ = step(state, parallel.shard(batch))
 assert int(state.step) == 1
 with report.MetricsWriter(WORKDIR) as writer:
     writer.write(1, {"train/loss": 1.0})
-heavy = {"tensorflow", "torch", "tensorboard", "keras"}
+heavy = {"tensorflow", "torch", "tensorboard", "keras", "matplotlib"}
 print(sorted(heavy & set(sys.modules)))
 """
 

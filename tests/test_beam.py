@@ -10,6 +10,7 @@ import search_oracle
 from compiling import quick_jit
 from flax_tree import random_tree
 from search_oracle import Asked
+from searched_models import MODELS
 
 from bahdanau_jax.beam import Hypotheses, Sentences, search
 from bahdanau_jax.config import (
@@ -33,21 +34,6 @@ SOURCE = np.array(
 ASKED = [Asked(4), Asked(4, prefix=(5, 3)), Asked(4, minimum=2), Asked(2), Asked(4)]
 FILLER = 4  # the row without a source
 PREFIX_WIDTH = 2
-MODELS: dict[str, dict[str, Any]] = {
-    "rnnsearch": {},
-    "luong": {
-        "cell": "lstm",
-        "decoder": DecoderConfig(units=5, layers=2),
-        "attention": {"score": "general", "query": "current", "window": "local_m"},
-        "input_feeding": True,
-        "readout": "attentional",
-    },
-    "conditional": {
-        "gru_reset": "after",
-        "attention": {"query": "intermediate", "coverage": True},
-        "initial_state": "mean",
-    },
-}
 PENALTIES: dict[str, dict[str, float]] = {
     "none": {},
     "average": {},

@@ -7,6 +7,7 @@ import pytest
 from compiling import quick_jit
 from flax_tree import apply, random_tree
 from numpy.typing import ArrayLike
+from searched_models import MODELS
 
 from bahdanau_jax.config import AttentionConfig, DecoderConfig, EncoderConfig, ModelConfig
 from bahdanau_jax.continuation import EOS
@@ -20,21 +21,6 @@ SOURCE = np.array(
 LIMITS = np.array([8, 2, 8, 8, 7])
 LONGEST = 8
 FILLER = 3  # the row without a source
-MODELS = {
-    "rnnsearch": {},
-    "luong": {
-        "cell": "lstm",
-        "decoder": DecoderConfig(units=5, layers=2),
-        "attention": {"score": "general", "query": "current", "window": "local_m"},
-        "input_feeding": True,
-        "readout": "attentional",
-    },
-    "conditional": {
-        "gru_reset": "after",
-        "attention": {"query": "intermediate", "coverage": True},
-        "initial_state": "mean",
-    },
-}
 models = pytest.mark.parametrize("name", MODELS)
 
 

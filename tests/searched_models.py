@@ -1,0 +1,22 @@
+"""The models that searches are tested with: one of each moment of the query."""
+
+from typing import Any
+
+from bahdanau_jax.config import DecoderConfig
+
+# Fields of ModelConfig by name; those of `attention` as a dictionary.
+MODELS: dict[str, dict[str, Any]] = {
+    "rnnsearch": {},
+    "luong": {
+        "cell": "lstm",
+        "decoder": DecoderConfig(units=5, layers=2),
+        "attention": {"score": "general", "query": "current", "window": "local_m"},
+        "input_feeding": True,
+        "readout": "attentional",
+    },
+    "conditional": {
+        "gru_reset": "after",
+        "attention": {"query": "intermediate", "coverage": True},
+        "initial_state": "mean",
+    },
+}
