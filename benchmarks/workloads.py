@@ -6,8 +6,9 @@ import numpy as np
 
 from bahdanau_jax.batching import Batch, Batcher
 from bahdanau_jax.config import Config
-from bahdanau_jax.data import cache_directory, open_data
+from bahdanau_jax.data import Data, cache_directory, open_data
 from bahdanau_jax.progress import say
+from bahdanau_jax.token_store import TokenStore
 from experiments import cmudict, multi30k, rnnsearch_50
 
 NAMES = ("small", "medium", "paper")
@@ -31,12 +32,20 @@ class Workload(NamedTuple):
     real_share: float  # of the padded positions of both sides
 
 
-def open_workload(name: str, source: str) -> Workload:
-    """Returns a workload.
+class Epoch(NamedTuple):
+    """A corpus, and the batches of an epoch of it."""
+
+    data: Data
+    store: TokenStore
+    batcher: Batcher
+
+
+def configuration(name: str, source: str) -> Config:
+    """Returns the configuration of a workload.
 
     Args:
       name: small (the default experiment), medium (Multi30k at its experiment's sizes) or paper
-        (rnnsearch_50 on random sentences of 50 words: its data are not to be had everywhere).
+        (rnnsearch_50).
       source: medium: `data.source` in place of the experiment's; empty to keep that.
     """
     config = {"small": cmudict, "medium": multi30k, "paper": rnnsearch_50}[name].get_config()
@@ -48,10 +57,13 @@ def open_workload(name: str, source: str) -> Workload:
     config.train.label_smoothing = 0.0
     config.train.schedule, config.train.warmup_steps = "constant", 0
     config.train.optimizer, config.train.learning_rate = "adam", 1e-3
-    if name == "paper":
-        return _random_sentences(config)
     if name == "medium" and source:
         config.data.source = source
+    return config
+
+
+def open_epoch(config: Config, name: str) -> Epoch:
+    """Opens the corpus of `configuration(name, ...)`; keeps vocabularies and ids for next time."""
     data = open_data(config.data, cache_directory() / "benchmarks" / name, say)
     data.vocabularies.save(cache_directory() / "benchmarks" / name)
     store = data.training_store(say)
@@ -63,6 +75,20 @@ def open_workload(name: str, source: str) -> Workload:
         shapes=config.data.shapes,
         pool=config.data.pool,
     )
+    return Epoch(data, store, batcher)
+
+
+def open_workload(name: str, source: str) -> Workload:
+    """Returns a workload; paper is random sentences of 50 words: its data can't be had everywhere.
+
+    Args:
+      name: as of `configuration`.
+      source: as of `configuration`.
+    """
+    config = configuration(name, source)
+    if name == "paper":
+        return _random_sentences(config)
+    data, store, batcher = open_epoch(config, name)
     members: dict[tuple, list[int]] = {}
     for number in range(batcher.batches_per_epoch):
         members.setdefault(batcher.shape(number), []).append(number)
