@@ -25,12 +25,12 @@ from ml_collections import config_flags
 from bahdanau_jax import decode_flags, sweep_flags
 from bahdanau_jax.command_line import parse_flags
 from bahdanau_jax.errors import InputError, one_line
+from bahdanau_jax.modes import MODES, refuse_ignored
 from bahdanau_jax.notice import Stopped
 from bahdanau_jax.recorded import default_workdir
 from bahdanau_jax.selection import parse_selection
 from bahdanau_jax.validation import validate
 
-MODES = ("train", "evaluate", "translate", "score", "align", "compare", "explain")
 DEFAULT = Path(__file__).parent / "experiments" / "cmudict.py"
 
 for module in (decode_flags, sweep_flags):
@@ -82,7 +82,9 @@ _PICTURES = flags.DEFINE_string(
     "align: directory for what is drawn; default: alignments/given in the workdir.",
 )
 _CHECKPOINT = flags.DEFINE_string(
-    "checkpoint", "best", "All modes but train: best, latest, a number of steps, or average:N."
+    "checkpoint",
+    "best",
+    "evaluate, translate, score, align: best, latest, a number of steps, or average:N.",
 )
 
 
@@ -90,6 +92,7 @@ def main(argv: list[str]) -> None:
     """Runs the mode that the flags name."""
     if len(argv) > 1:
         raise InputError(f"unexpected argument {argv[1]!r}; flags begin with --")
+    refuse_ignored(_MODE.value)
     if _WORKDIR.value == "":
         raise InputError("--workdir is empty; name a directory, or leave the flag out")
     if _INIT_FROM.value == "":
@@ -97,7 +100,6 @@ def main(argv: list[str]) -> None:
     directory = Path(_WORKDIR.value or default_workdir(_experiment()))
     # Imported below the checks, so that a wrong flag is answered at once.
     if _MODE.value in ("train", "explain"):
-        decode_flags.refuse(_MODE.value)
         config = _CONFIG.value
         if _MODE.value == "train" and sweep_flags.wanted():
             sweep_flags.start(config, directory, Path(__file__), _overrides(), _configure_jax)
@@ -115,10 +117,11 @@ def main(argv: list[str]) -> None:
         origin = _INIT_FROM.value
         train(config, directory, _overrides(), None if origin is None else Path(origin))
         return
-    if _INIT_FROM.value is not None:
-        raise InputError(f"--init_from is for training; leave it out of --mode={_MODE.value}")
-    _join_processes()
     if _MODE.value == "compare":
+        if overrides := _overrides():
+            raise InputError(
+                f"--mode=compare reads finished runs; leave out --config.{overrides[0]}"
+            )
         from bahdanau_jax.comparison_report import report
 
         report(directory, sys.stdout)
@@ -146,17 +149,21 @@ def main(argv: list[str]) -> None:
         return
     from bahdanau_jax.given_pairs import given_texts
 
+    if _SOURCE.value and flags.FLAGS["split"].present:
+        raise InputError("--split and --source are two places for the pairs; give one")
     texts = given_texts(run, directory, _SOURCE.value, _TARGET.value, _SPLIT.value)
     if _MODE.value == "score":
         from bahdanau_jax.scoring import score
 
-        score(run, texts, sys.stdout)
+        score(run, texts.pairs, sys.stdout)
         return
     from bahdanau_jax.aligning import Drawing, align
 
     pictures = Path(_PICTURES.value or directory / "alignments" / "given")
     drawing = Drawing(pictures, _DRAW.value)
-    align(run, texts, sys.stdout, drawing, threshold=_THRESHOLD.value, gold=_GOLD.value)
+    if _GOLD.value:
+        texts = texts.with_gold(run, _GOLD.value)
+    align(run, texts, sys.stdout, drawing, threshold=_THRESHOLD.value)
 
 
 def _configure_jax() -> None:
@@ -185,8 +192,6 @@ def _join_processes() -> None:
                 "--coordinator, --process and --processes belong to --distributed; add it"
             )
         return
-    if _MODE.value != "train":
-        raise InputError(f"--distributed is for training; leave it out of --mode={_MODE.value}")
     from bahdanau_jax import processes
 
     processes.join(*given)

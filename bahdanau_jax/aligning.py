@@ -1,16 +1,15 @@
 """The mode `align`: links of given pairs by forced decoding, heat maps, and a page to point at."""
 
 import dataclasses
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TextIO
 
 from bahdanau_jax import aer
 from bahdanau_jax.alignment_page import END, alignment_page
-from bahdanau_jax.corpus import normalize
 from bahdanau_jax.forcing import Forcing
-from bahdanau_jax.given_pairs import GivenPairs, chunks
-from bahdanau_jax.pharaoh import GoldLinks, format_line, read_gold
+from bahdanau_jax.given_pairs import GivenPairs, GivenTexts, chunks
+from bahdanau_jax.pharaoh import GoldLinks, format_line
 from bahdanau_jax.progress import say
 from bahdanau_jax.run import TrainedRun
 from bahdanau_jax.word_alignment import WordAlignment, word_alignment, word_rows
@@ -35,12 +34,11 @@ class Drawing:
 
 def align(
     run: TrainedRun,
-    texts: Iterable[tuple[str, str]],
+    texts: GivenTexts,
     out: TextIO,
     drawing: Drawing,
     *,
     threshold: float | None = None,
-    gold: str | None = None,
 ) -> None:
     """Writes a Pharaoh line for each pair, in their order, and draws the first of them.
 
@@ -48,39 +46,33 @@ def align(
 
     Args:
       run: the trained model.
-      texts: source and target of each pair.
+      texts: the pairs, perhaps with gold links.
       out: where the lines go; an empty line for a pair without links.
       drawing: heat maps as PNG, one a pair, and one HTML page of all.
       threshold: links join words of at least this weight; None: each target word to its heaviest.
-      gold: path of a file of gold links, see `pharaoh.read_gold`; None: there is none.
 
     Raises:
-      InputError: what gives the pairs finds a fault in them, the gold links can't be read, or the
-        directory can't be made.
+      InputError: what gives the pairs finds a fault in them, or the directory can't be made.
     """
-    gold_links = None
-    if gold is not None:
-        texts = list(texts)
-        gold_links = read_gold(gold, [_words(run, pair) for pair in texts])
     drawn: dict[int, WordAlignment] = {}
     counts, forcing, number = aer.LinkCounts(), Forcing(run), 0
-    for given in chunks(run, texts):
+    for given in chunks(run, texts.pairs):
         for alignment in align_pairs(run, forcing, given):
             found = aer.links(alignment.weights, threshold)
             out.write(format_line(found) + "\n")
-            if gold_links is not None:
-                counts += aer.count_links(found, gold_links[number])
+            if texts.gold is not None:
+                counts += aer.count_links(found, texts.gold[number])
             sizes = len(alignment.source), len(alignment.target)
             if len(drawn) < drawing.count and min(sizes) and max(sizes) <= LONGEST_DRAWN:
                 drawn[number] = alignment
             number += 1
         out.flush()
     if drawn:
-        _draw(drawn, drawing, run.config.model.attention.query, gold_links)
-    if gold_links is not None:
+        _draw(drawn, drawing, run.config.model.attention.query, texts.gold)
+    if texts.gold is not None:
         say(
             f"AER {counts.aer:.2f} %, precision {counts.precision:.2f} %, recall "
-            f"{counts.recall:.2f} % against {gold}"
+            f"{counts.recall:.2f} % against {texts.origin}"
         )
 
 
@@ -91,11 +83,6 @@ def align_pairs(run: TrainedRun, forcing: Forcing, given: GivenPairs) -> Iterato
     for number, (texts, ids) in enumerate(zip(given.texts, given.ids, strict=True)):
         rows = word_rows(found[number], query)
         yield word_alignment(run.vocabularies, texts, ids, rows)
-
-
-def _words(run: TrainedRun, texts: tuple[str, str]) -> tuple[list[str], list[str]]:
-    source, target = (normalize(text, run.config.data.lowercase) for text in texts)
-    return run.vocabularies.source.words(source), run.vocabularies.target.words(target)
 
 
 def _draw(

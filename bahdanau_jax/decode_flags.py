@@ -27,13 +27,14 @@ _DEFINE = {int: flags.DEFINE_integer, float: flags.DEFINE_float, bool: flags.DEF
 
 
 def _define(name: str, text: str) -> flags.FlagHolder:
-    text = f"translate, evaluate: {text}. Default: the run's decode.{name}."
+    text = f"evaluate, translate: {text}. Default: the run's decode.{name}."
     if name == "length_penalty":
         return flags.DEFINE_enum(name, None, CHOICES["decode.length_penalty"], text)
     return _DEFINE[_TYPES[name]](name, None, text)
 
 
-_FIELDS = {name: _define(name, text) for name, text in _HELP.items()}
+# The short flags, by the names of their fields.
+FIELDS = {name: _define(name, text) for name, text in _HELP.items()}
 _NBEST = flags.DEFINE_integer(
     "nbest", 0, "translate: the N best outputs of each line, as rank, score and text.", 0
 )
@@ -80,23 +81,13 @@ def fields(overrides: dict[str, Any]) -> dict[str, Any]:
                 f"leave out --config.{path}={value}"
             )
         found[name] = value
-    for name, flag in _FIELDS.items():
+    for name, flag in FIELDS.items():
         if flag.value is None:
             continue
         if name in found:
             raise InputError(f"--{name} and --config.decode.{name} are the same; give one")
         found[name] = flag.value
     return found
-
-
-def refuse(mode: str) -> None:
-    """Raises InputError if a flag is given that a mode which doesn't decode would ignore."""
-    for name, flag in _FIELDS.items():
-        if flag.value is not None:
-            raise InputError(
-                f"--{name} belongs to the modes translate and evaluate; with --mode={mode} give "
-                f"--config.decode.{name}={flag.value}"
-            )
 
 
 def run_translate(directory: Path, which: Selection, decode: dict[str, Any]) -> None:

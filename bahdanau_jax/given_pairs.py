@@ -4,16 +4,31 @@ import dataclasses
 import itertools
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 from bahdanau_jax import fingerprints
 from bahdanau_jax.corpus import normalize
 from bahdanau_jax.errors import InputError
+from bahdanau_jax.pharaoh import GoldLinks, read_gold
 from bahdanau_jax.progress import say
 from bahdanau_jax.run import TrainedRun, open_run_data
 from bahdanau_jax.sources import read_pairs
 from bahdanau_jax.token_store import TokenStore
 
 CHUNK = 4096  # pairs that are sorted by length together, and held in memory
+
+
+class GivenTexts(NamedTuple):
+    """Pairs as they are given, not read to their end."""
+
+    pairs: Iterable[tuple[str, str]]  # source and target
+    gold: list[GoldLinks] | None = None  # between the words of every pair
+    origin: str = ""  # of the gold links
+
+    def with_gold(self, run: TrainedRun, path: str) -> "GivenTexts":
+        """Returns the pairs with gold links from a file; raises InputError as `read_gold` does."""
+        pairs = list(self.pairs)
+        return GivenTexts(pairs, read_gold(path, [_words(run, pair) for pair in pairs]), path)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,7 +46,7 @@ class GivenPairs:
 
 def given_texts(
     run: TrainedRun, directory: Path, source: str | None, target: str | None, split: str
-) -> Iterator[tuple[str, str]]:
+) -> GivenTexts:
     """Opens the pairs that the flags name.
 
     Args:
@@ -42,19 +57,25 @@ def given_texts(
       split: of the run's corpus, read where there are no files: sources and first references.
 
     Returns:
-      Source and target of each pair.
+      The pairs; those of a split have the data set's gold links, where it has some.
 
     Raises:
       InputError: one file is given without the other, or the split can't be read.
     """
     if source and target:
-        return read_pairs(Path(source), Path(target))
+        return GivenTexts(read_pairs(Path(source), Path(target)))
     if source or target:
         there, missing = ("source", "target") if source else ("target", "source")
         raise InputError(f"--{there} is given without --{missing}; give both, or --split alone")
     data = open_run_data(directory, run.config, say)
     fingerprints.check(directory, data.fingerprints(data.corpus.resolve_split(split)))
-    return ((x.source, x.references[0]) for x in data.corpus.examples(split))
+    pairs = ((x.source, x.references[0]) for x in data.corpus.examples(split))
+    return GivenTexts(pairs, data.corpus.links(split), f"the links of {data.corpus.name}")
+
+
+def _words(run: TrainedRun, texts: tuple[str, str]) -> tuple[list[str], list[str]]:
+    source, target = (normalize(text, run.config.data.lowercase) for text in texts)
+    return run.vocabularies.source.words(source), run.vocabularies.target.words(target)
 
 
 def chunks(run: TrainedRun, texts: Iterable[tuple[str, str]]) -> Iterator[GivenPairs]:

@@ -8,7 +8,7 @@ from launching import launch
 from bahdanau_jax import aligning, plots
 from bahdanau_jax.aligning import Drawing, align, align_pairs
 from bahdanau_jax.forcing import Forcing
-from bahdanau_jax.given_pairs import chunks
+from bahdanau_jax.given_pairs import GivenTexts, chunks
 from bahdanau_jax.pharaoh import parse_line
 from bahdanau_jax.run import open_run
 from bahdanau_jax.token_store import TokenStore
@@ -27,9 +27,10 @@ def forcing(run):
     return Forcing(run)
 
 
-def aligned(run, pairs=PAIRS, **given):
+def aligned(run, pairs=PAIRS, drawing=NOTHING, gold=None, **given):
     out = io.StringIO()
-    align(run, pairs, out, given.pop("drawing", NOTHING), **given)
+    texts = GivenTexts(pairs) if gold is None else GivenTexts(pairs).with_gold(run, gold)
+    align(run, texts, out, drawing, **given)
     return out.getvalue().splitlines()
 
 

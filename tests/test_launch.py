@@ -83,7 +83,7 @@ FLAGS = [
     (["--mode=translate", "--length_penalty=long"], "should be one of <none|average|gnmt>"),
     (["--mode=translate", "--nbest=-1"], "--nbest=-1"),
     (["--mode=translate", "--input=absent"], "--input: can't read absent (No such file"),
-    (["--beam_size=2"], "with --mode=train give --config.decode.beam_size=2"),
+    (["--beam_size=2"], "leave it out of --mode=train, or give --config.decode.beam_size=2"),
     (["--mode=evaluate"], "no config.json here; train in it first, or check --workdir"),
     (["--mode=translate", "--workdir=absent"], "absent: no config.json here"),
     (["--mode=evaluate", "--workdir=prose.txt"], "prose.txt"),

@@ -7,8 +7,10 @@ import pytest
 from launching import launch
 
 from bahdanau_jax import given_pairs
+from bahdanau_jax.corpus import Corpus
 from bahdanau_jax.errors import InputError
 from bahdanau_jax.given_pairs import given_texts
+from bahdanau_jax.pharaoh import parse_line
 from bahdanau_jax.run import open_run
 from bahdanau_jax.scoring import score
 from bahdanau_jax.token_store import TokenStore
@@ -77,15 +79,22 @@ def write(directory, source, target):
 
 def test_pairs_come_from_two_files_or_from_a_split(run, trained, tmp_path):
     paths = write(tmp_path, "fed\r\n\nab\n", "F E D\nA\n\n")
-    assert list(given_texts(run, trained.directory, str(paths[0]), str(paths[1]), "test")) == [
-        ("fed", "F E D"),
-        ("", "A"),
-        ("ab", ""),
-    ]
-    texts = list(given_texts(run, trained.directory, None, None, "dev"))
+    given = given_texts(run, trained.directory, str(paths[0]), str(paths[1]), "test")
+    assert list(given.pairs) == [("fed", "F E D"), ("", "A"), ("ab", "")]
+    given = given_texts(run, trained.directory, None, None, "dev")
+    assert given.gold is None
+    texts = list(given.pairs)
     assert len(texts) == 9
     # Of an example with two references, the first is taken.
     assert texts[-1][1] == " ".join(texts[-1][0].upper()) != "A"
+
+
+def test_a_split_comes_with_the_gold_links_of_its_data_set(run, trained, monkeypatch):
+    known = [parse_line("0-0")] * 9
+    monkeypatch.setattr(Corpus, "links", lambda self, split: known if split == "dev" else None)
+    given = given_texts(run, trained.directory, None, None, "dev")
+    assert given.gold is known
+    assert given.origin == f"the links of {trained.config.data.source}"
 
 
 @pytest.mark.parametrize(
@@ -100,7 +109,7 @@ def test_half_of_a_pair_is_refused(run, trained, tmp_path, source, target, said)
     write(tmp_path, "a\n", "A\n")
     first, second = (name and str(tmp_path / name) for name in (source, target))
     with pytest.raises(InputError, match=said):
-        list(given_texts(run, trained.directory, first, second, "test"))
+        list(given_texts(run, trained.directory, first, second, "test").pairs)
 
 
 def test_the_mode_score_writes_lines_and_refuses_files_that_differ(trained, tmp_path):

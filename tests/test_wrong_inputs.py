@@ -33,7 +33,7 @@ from bahdanau_jax.vocabulary import Vocabularies, build
 
 MORE_FLAGS = [
     (["--coordinator=h:1"], "--coordinator, --process and --processes belong to --distributed"),
-    (["--distributed", "--mode=evaluate"], "--distributed is for training"),
+    (["--distributed", "--mode=evaluate"], "--distributed is for --mode=train"),
     (["--distributed", "--coordinator=h"], "--coordinator must be HOST:PORT; it is 'h'"),
     (["--distributed", "--process=-1"], "--process=-1"),
     (["--distributed", "--processes=0"], "--processes=0"),
@@ -43,7 +43,7 @@ MORE_FLAGS = [
     ),
     (["--deterministic=perhaps"], "--deterministic=perhaps"),
     (["--init_from="], "--init_from is empty"),
-    (["--mode=translate", "--init_from=x"], "--init_from is for training"),
+    (["--mode=translate", "--init_from=x"], "--init_from is for --mode=train"),
     (["--config.train.max_skipped=0"], "train.max_skipped must be at least 1; it is 0"),
     (["--config.train.steps=3000000000"], "train.steps must be at least 1 and below 2147483648"),
     (["--config.seed=5000000000"], "seed must be at least 0 and below 4294967296"),
