@@ -131,7 +131,7 @@ def _step(
     moved = _open(now)
     count, recorded = rows.memory.mask.shape[-2], now.alignments.shape[-1]
     row = row_of_place(rows.first, moved, count)
-    rows, log_q, alignment = stepper.step(rows, row, now.previous)
+    rows, scores, log_z, alignment = stepper.step(rows, row, now.previous)
     alignment = of_places(alignment, row, 0.0)
     batch = sentences.source.shape[0]
     sentence = (
@@ -140,13 +140,13 @@ def _step(
         .set(jnp.broadcast_to(jnp.arange(batch, dtype=jnp.int32)[None], row.shape), mode="drop")
     )
     minimum, prefix = sentences.minimum[sentence], sentences.prefix[sentence]
-    may_come = allowed(now.step, minimum, prefix, config, log_q.shape[-1])
-    log_q = jnp.where(may_come, log_q, -jnp.inf)
+    may_come = allowed(now.step, minimum, prefix, config, scores.shape[-1])
+    scores = jnp.where(may_come, scores, -jnp.inf)
     live = moved & (now.log_p > -jnp.inf)
     log_p, parent, token = (
-        sample(now.log_p, now.step, sentences.number, log_q, row, config)
+        sample(now.log_p, now.step, sentences.number, scores - log_z, row, config)
         if config.temperature
-        else extend(now.log_p, now.ended, live, log_q, row)
+        else extend(now.log_p, now.ended, live, scores, log_z, row)
     )
     # Places that are not searched any more stay as they are.
     here = jnp.broadcast_to(jnp.arange(len(row), dtype=jnp.int32)[:, None], row.shape)

@@ -37,7 +37,7 @@ def allowed(step: Array, minimum: Array, prefix: Array, config: DecodeConfig, si
 
 
 def extend(
-    log_p: Array, ended: Array, live: Array, log_q: Array, row: Array
+    log_p: Array, ended: Array, live: Array, scores: Array, log_z: Array, row: Array
 ) -> tuple[Array, Array, Array]:
     """Fills the places that are free with the likeliest continuations, the best first.
 
@@ -45,17 +45,18 @@ def extend(
       log_p: of each place's hypothesis, float[K, B].
       ended: places whose hypothesis has its end mark, bool[K, B]: they aren't free.
       live: places whose hypothesis can be continued, bool[K, B].
-      log_q: of each next word, float[R, V].
+      scores: of each next word, float[R, V].
+      log_z: what they have too much to be log-probabilities, float[R, 1].
       row: of each place, R where it has none, int32[K, B].
 
     Returns:
       Each place's log-probability, its parent and its word, `[K, B]`.
     """
-    (places, batch), size = log_p.shape, log_q.shape[-1]
+    (places, batch), size = log_p.shape, scores.shape[-1]
     kept = min(places, size)
     # The K best of all K·V are among the K best of each hypothesis.
-    values, words = largest(log_q, kept)
-    values, words = of_places(values, row, -jnp.inf), of_places(words, row, PAD)
+    values, words = largest(scores, kept)
+    values, words = of_places(values - log_z, row, -jnp.inf), of_places(words, row, PAD)
     values = jnp.where(live[..., None], log_p[..., None] + values, -jnp.inf)
     values, words = (x.transpose(1, 0, 2).reshape(batch, places * kept) for x in (values, words))
     values, chosen = lax.top_k(values, places)

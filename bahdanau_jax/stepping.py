@@ -48,8 +48,11 @@ class Stepper:
         first = jnp.arange(batch, dtype=jnp.int32) * places
         return Rows(self._take(state, sentence), self._take(memory, sentence), first)
 
-    def step(self, rows: Rows, places: Array, previous: Array) -> tuple[Rows, Array, Array]:
+    def step(self, rows: Rows, places: Array, previous: Array) -> tuple[Rows, Array, Array, Array]:
         """Takes a step.
+
+        The words' scores aren't normalised here: the search subtracts log Σ exp from the few that
+        it keeps, not from all V. With 320 rows of 8,000 words that saves a pass over 10 MB.
 
         Args:
           rows: what the step before left.
@@ -57,7 +60,8 @@ class Stepper:
           previous: y_{i-1} of each place, int32[K, B].
 
         Returns:
-          The rows; log p(y_i), `float32[R, V]`; and α_ij, `float32[R, S]`.
+          The rows; scores of y_i and their log Σ exp, so that log p(y_i) is the difference,
+          `float32[R, V]` and `float32[R, 1]`; and α_ij, `float32[R, S]`.
         """
         count = rows.memory.mask.shape[-2]
         words = jnp.zeros(count, jnp.int32).at[places].set(previous, mode="drop")
@@ -67,14 +71,16 @@ class Stepper:
                 {"params": params}, state, words, memory, method="decode_step"
             )
             state, logits, alignment = stepped
-            return state, jax.nn.log_softmax(logits), alignment
+            return state, logits, jax.nn.logsumexp(logits, axis=-1, keepdims=True), alignment
 
         if not self._members:
-            state, log_q, alignment = of_member(self._params, rows.state, rows.memory)
-            return rows._replace(state=state), log_q, alignment
-        state, log_q, alignment = jax.vmap(of_member)(self._params, rows.state, rows.memory)
-        mean = jax.nn.logsumexp(log_q, axis=0) - jnp.log(self._members)
-        return rows._replace(state=state), mean, alignment.mean(axis=0)
+            state, logits, log_z, alignment = of_member(self._params, rows.state, rows.memory)
+            return rows._replace(state=state), logits, log_z, alignment
+        over_members = jax.vmap(of_member)
+        state, logits, log_z, alignment = over_members(self._params, rows.state, rows.memory)
+        total = jax.nn.logsumexp(logits - log_z, axis=0)
+        members = jnp.full_like(log_z[0], jnp.log(self._members))
+        return rows._replace(state=state), total, members, alignment.mean(axis=0)
 
     def reorder(self, rows: Rows, before: Array, parent: Array, after: Array) -> Rows:
         """Gives every place the state of its parent.
