@@ -18,11 +18,10 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import jax
-import numpy as np
 import orbax.checkpoint as ocp
-from flax.traverse_util import flatten_dict, unflatten_dict
+from flax.traverse_util import flatten_dict
 
-from bahdanau_jax import checksums, durable, processes
+from bahdanau_jax import checksums, durable, processes, saved_tree
 from bahdanau_jax.errors import InputError, is_full
 
 KEEP_LATEST = 2
@@ -98,7 +97,9 @@ class Checkpoints:
             shutil.rmtree(self._writing, ignore_errors=True)
             self._writing.mkdir(parents=True)
         self._check_room(state, copies=2 if best else 1)
-        items = {name: ocp.args.StandardSave(tree) for name, tree in _items(state).items()}
+        items = {
+            name: ocp.args.StandardSave(tree) for name, tree in saved_tree.items(state).items()
+        }
         self._checkpointer.save(
             self._writing / f"{step:08d}",
             args=ocp.args.Composite(**items, progress=ocp.args.JsonSave(progress)),
@@ -267,58 +268,15 @@ class Checkpoints:
         raise InputError(f"{self._directory}: {cause}")
 
     def _load(self, path: Path, template: Any) -> tuple[Any, dict[str, Any]]:
-        wanted = _items(jax.tree.map(_abstract, template))
-        self._check_fit(path, wanted)
+        wanted = saved_tree.items(jax.tree.map(saved_tree.abstract, template))
+        stored: Any = self._checkpointer.metadata(path).item_metadata
+        saved_tree.check_fit(path, stored, wanted)
         items = {name: ocp.args.StandardRestore(tree) for name, tree in wanted.items()}
         read = self._checkpointer.restore(
             path, args=ocp.args.Composite(**items, progress=ocp.args.JsonRestore())
         )
         arrays = flatten_dict({item: read[item] for item in items})
-        state = jax.tree_util.tree_map_with_path(lambda path, _: arrays[_address(path)], template)
+        state = jax.tree_util.tree_map_with_path(
+            lambda path, _: arrays[saved_tree.address(path)], template
+        )
         return state, read["progress"]
-
-    def _check_fit(self, path: Path, wanted: dict[str, Any]) -> None:
-        """Raises InputError, naming an array, if the checkpoint holds other arrays than wanted."""
-        stored: Any = self._checkpointer.metadata(path).item_metadata
-        held = flatten_dict({item: stored[item].tree for item in wanted if item in stored})
-        expected = flatten_dict(wanted)
-        for name in sorted(expected.keys() | held.keys()):
-            a, b = _describe(held.get(name)), _describe(expected.get(name))
-            if a != b:
-                raise InputError(
-                    f"the checkpoint {path} is of another model or optimizer: {'.'.join(name)} is "
-                    f"{a} there and {b} here; use the configuration that it was trained with"
-                )
-
-
-def _address(key_path: tuple[Any, ...]) -> tuple[str, ...]:
-    """Returns where a leaf is saved: the item, `params` or `rest`, then the names within it."""
-    names = tuple(jax.tree_util.keystr((key,), simple=True) for key in key_path)
-    return names if names[0] == "params" else ("rest", *names)
-
-
-def _items(state: Any) -> dict[str, Any]:
-    """Splits a state into the items to save: nested dicts of leaves, whatever its own classes.
-
-    Plain dicts keep a checkpoint readable by a program that doesn't know the optimizer's classes,
-    and parameters that are an item of their own can be read without the rest.
-    """
-    leaves = jax.tree_util.tree_flatten_with_path(state)[0]
-    return unflatten_dict({_address(path): leaf for path, leaf in leaves})
-
-
-def _abstract(leaf: Any) -> jax.ShapeDtypeStruct:
-    sharding = getattr(leaf, "sharding", None)
-    sharding = sharding or jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
-    return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding)
-
-
-def _describe(array: Any) -> str:
-    if array is None:
-        return "absent"
-    shape, dtype = array.shape, array.dtype
-    if jax.numpy.issubdtype(dtype, jax.dtypes.prng_key):
-        # Orbax lists a typed key by the words that it consists of.
-        data = jax.eval_shape(jax.random.key_data, jax.ShapeDtypeStruct(shape, dtype))
-        shape, dtype = data.shape, data.dtype
-    return f"{np.dtype(dtype).name}{list(shape)}"
