@@ -12,7 +12,8 @@ from bahdanau_jax import report, sweep, workdir
 from bahdanau_jax.config import Config, field_paths
 from bahdanau_jax.corpus import Corpus
 from bahdanau_jax.errors import InputError
-from bahdanau_jax.grid import Point, short_name, value_of
+from bahdanau_jax.field_values import short_name
+from bahdanau_jax.grid import Point, value_of
 from bahdanau_jax.vocabulary import Vocabularies
 
 SEEDS = ("seed", "data.seed")  # fields whose values repeat a configuration

@@ -15,7 +15,8 @@ import jax
 from bahdanau_jax.config import Config
 from bahdanau_jax.data import open_data
 from bahdanau_jax.errors import InputError
-from bahdanau_jax.grid import Cell, Point, resolve, value_of, with_values
+from bahdanau_jax.field_values import resolve
+from bahdanau_jax.grid import Cell, Point, value_of, with_values
 from bahdanau_jax.model import initial_params
 from bahdanau_jax.run import make_model
 from bahdanau_jax.validation import validate
@@ -82,7 +83,7 @@ def match_parameters(
     kind, _, name = how.partition(":")
     if kind != "params":
         raise InputError(f"--match must be params or params:FIELD; it is {how!r}")
-    fields = (resolve(name),) if name else FIELDS
+    fields = (resolve(name, "--match"),) if name else FIELDS
     swept = {path for cell in cells for path in cell.values}
     if name and (fields[0] in swept or not isinstance(value_of(cells[0].config, fields[0]), int)):
         raise InputError(f"--match={how}: {fields[0]} must be a whole number that isn't swept")

@@ -1,5 +1,6 @@
 """The flags of sweeps and of the tuner, and what they start."""
 
+import re
 import runpy
 import sys
 from collections.abc import Callable, Iterable, Sequence
@@ -128,15 +129,26 @@ def _tune(config: Config, directory: Path, launch: Path) -> None:
 def _train_replicas(config: Config, directory: Path, overrides: Sequence[str]) -> None:
     from bahdanau_jax.replica_training import train_replicas
 
-    sweeps = [
-        f"seed={config.seed}..{config.seed + int(text) - 1}" if text.isdecimal() else text
-        for text in REPLICAS.value
-    ]
-    cells = expand(config, sweeps, _named_sweeps(), paired=ZIP.value)
+    cells = expand(
+        config,
+        [_seeds(config.seed, text) for text in REPLICAS.value],
+        _named_sweeps(),
+        paired=ZIP.value,
+        flag="--replicas",
+    )
     failed = train_replicas(directory, cells, overrides)
     say(f"compare them by: python launch.py --mode=compare --workdir={directory}")
     if failed:
         sys.exit(1)
+
+
+def _seeds(first: int, text: str) -> str:
+    """Returns a number of replicas as the seeds that they get; anything else as it is."""
+    if not re.fullmatch("-?[0-9]+", text):
+        return text
+    if int(text) < 1:
+        raise InputError(f"--replicas={text}: give at least 1, or FIELD=v1,v2,…")
+    return f"seed={first}..{first + int(text) - 1}"
 
 
 def _match(cells: list[Cell]) -> tuple[list[Cell], list[str]]:

@@ -4,7 +4,7 @@ import math
 import pytest
 import tiny
 
-from bahdanau_jax import grid
+from bahdanau_jax import field_values, grid
 from bahdanau_jax.config import field_paths
 from bahdanau_jax.errors import InputError
 
@@ -63,9 +63,9 @@ def test_zip_pairs_and_refuses_unequal_numbers(base):
 def test_values_are_read_by_the_type_of_the_field(sweep, path, values):
     if path is None:
         with pytest.raises(InputError, match="unknown configuration field"):
-            grid.parse_field(sweep)
+            field_values.parse_field(sweep)
         return
-    found_path, found = grid.parse_field(sweep)
+    found_path, found = field_values.parse_field(sweep)
     assert found_path == path
     if values is None:
         ratios = [float(b) / float(a) for a, b in itertools.pairwise(found)]
@@ -91,10 +91,15 @@ def test_values_are_read_by_the_type_of_the_field(sweep, path, values):
         (["learning_rate=0..1:log3"], "a logarithmic range begins above 0"),
         (["learning_rate=1e-3..1e-2:0"], "holds no value"),
         (["residual=perhaps"], "model.residual must be bool; it is 'perhaps'"),
-        (["seed=1,2", "seed=3"], "seed is swept twice"),
+        (["seed=1,2", "seed=3"], "seed is given twice"),
         (["@scores"], "has no such sweep; it has @mine, @none"),
         (["@none"], "there are no values"),
         (["seed=0..20000"], "more than 10,000"),
+        (["seed=0..99999999999999999999"], "more than 10,000"),  # at once, and in no memory
+        (["learning_rate=1e-4..1e-2:log99999999999"], "more than 10,000"),
+        (["seed=0..120", "data.seed=0..120"], "14,641 cells are more than 10,000"),
+        (["learning_rate=1e-4..inf:5"], "a range has two ends"),
+        (["learning_rate=nan..1:5"], "a range has two ends"),
     ],
 )
 def test_what_cannot_be_read_is_refused_with_the_reason(base, sweeps, said):
@@ -102,6 +107,24 @@ def test_what_cannot_be_read_is_refused_with_the_reason(base, sweeps, said):
     with pytest.raises(InputError) as caught:
         grid.expand(base, sweeps, offers)
     assert said in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "offer",
+    [5, None, "seed", {"seed": 3}, {"seed": "12"}, {"seed": [[1], [2]]}, [5], [{"seed": [1]}]],
+)
+def test_what_an_experiment_offers_is_refused_if_it_is_no_sweep(base, offer):
+    with pytest.raises(InputError, match="--sweep=@mine: the experiment file's SWEEPS must have"):
+        grid.expand(base, ["@mine"], {"mine": offer})
+
+
+@pytest.mark.parametrize(
+    "sweep", ["sed=1", "units=1", "seed=x", "seed=1..x", "seed=1,1", "seed=3..1", "seed", "@none"]
+)
+def test_a_complaint_names_the_flag_that_was_given(base, sweep):
+    with pytest.raises(InputError) as caught:
+        grid.expand(base, [sweep], flag="--replicas")
+    assert "--replicas" in str(caught.value) and "--sweep" not in str(caught.value)
 
 
 def test_an_invalid_value_in_the_last_cell_is_refused_with_its_name(base):
@@ -126,8 +149,10 @@ def test_a_named_sweep_is_a_product_or_a_list_of_points(base):
 
 
 def test_every_field_has_a_short_name_that_means_it_and_nothing_else():
-    short = {path: grid.short_name(path) for path in field_paths()}
-    assert {path: grid.resolve(name) for path, name in short.items()} == {p: p for p in short}
+    short = {path: field_values.short_name(path) for path in field_paths()}
+    assert {path: field_values.resolve(name) for path, name in short.items()} == {
+        p: p for p in short
+    }
     assert short["model.attention.score"] == "score"
     assert short["data.seed"] == "data.seed"
     assert short["model.encoder.units"] == "encoder.units"

@@ -31,6 +31,7 @@ def test_what_may_be_chosen_is_read_by_the_type_of_the_field(text, path, what):
         (["learning_rate"], "FIELD=v1,v2"),
         (["learning_rate=1..x"], "train.learning_rate must be float; it is 'x'"),
         (["learning_rate=2..1"], "2 must be below 1"),
+        (["learning_rate=1..inf"], "a range has two ends"),
         (["learning_rate=0..1:log"], "a logarithmic range begins above 0"),
         (["seed=1..2", "seed=5,6"], "seed is tuned twice"),
     ],
@@ -39,6 +40,7 @@ def test_what_cannot_be_read_is_refused(texts, said):
     with pytest.raises(InputError) as caught:
         parse_space(texts)
     assert said in str(caught.value)
+    assert "--tune" in str(caught.value) and "--sweep" not in str(caught.value)
 
 
 class FakeTrial:
