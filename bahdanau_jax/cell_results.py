@@ -1,6 +1,5 @@
 """What the cells of a sweep came to: read from their workdirs, grouped by configuration."""
 
-import json
 import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -29,7 +28,7 @@ class Run(NamedTuple):
       config: the whole configuration.
       result: figures by name, as `test/wer`.
       lines: of metrics.jsonl.
-      manifest: the last start of its manifest.
+      manifest: the last start of its manifest; empty without one.
     """
 
     name: str
@@ -41,11 +40,12 @@ class Run(NamedTuple):
     manifest: dict[str, Any]
 
     def outputs(self, split: str) -> list[str] | None:
-        """Returns the outputs of a split, None where they aren't there."""
+        """Returns the outputs of a split, None where they can't be read."""
         path = self.directory / "outputs" / f"{split}.txt"
-        if not path.exists():
+        try:
+            return path.read_text(encoding="utf-8").split("\n")[:-1]
+        except (OSError, UnicodeDecodeError):
             return None
-        return path.read_text(encoding="utf-8").split("\n")[:-1]
 
     def speed(self, name: str) -> float:
         """Returns the median of a figure of `speed/`, NaN where there is none."""
@@ -67,7 +67,7 @@ class Configuration(NamedTuple):
 
 
 class Missing(NamedTuple):
-    """A cell without a result."""
+    """A cell without a result that can be read."""
 
     name: str
     why: str
@@ -79,7 +79,7 @@ class SweepResults(NamedTuple):
     Attributes:
       directory: the sweep's workdir.
       configurations: in the order of the sweep.
-      missing: cells that failed or aren't finished.
+      missing: cells that failed, aren't finished, or can't be read.
       notes: kept by the sweep, as how cells were matched.
       commands: of the sweep's starts, in their order.
     """
@@ -115,7 +115,11 @@ def read_results(directory: Path) -> SweepResults:
             failure = sweep.read_failure(cell)
             missing.append(Missing(name, f"failed: {failure}" if failure else _unfinished(cell)))
             continue
-        run = _read_run(cell, values)
+        try:
+            run = _read_run(cell, values)
+        except InputError as error:
+            missing.append(Missing(name, f"can't be compared: {error}"))
+            continue
         label = _label(values, fields)
         configurations.setdefault(label, Configuration(label, [])).runs.append(run)
     if not configurations:
@@ -192,7 +196,7 @@ def _listed(directory: Path) -> tuple[list[tuple[str, Point]], list[str], list[l
 
 
 def _read_run(directory: Path, values: Point) -> Run:
-    starts = json.loads((directory / report.MANIFEST).read_text(encoding="utf-8"))["starts"]
+    starts = report.read_starts(directory)
     return Run(
         directory.name,
         directory,
@@ -200,7 +204,7 @@ def _read_run(directory: Path, values: Point) -> Run:
         workdir.read_config(directory),
         report.read_result(directory) or {},
         report.read_metrics(directory),
-        starts[-1],
+        starts[-1] if starts else {},
     )
 
 

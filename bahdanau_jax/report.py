@@ -144,11 +144,23 @@ def write_result(workdir: str | os.PathLike[str], result: Mapping[str, Any]) -> 
 
 
 def read_result(workdir: str | os.PathLike[str]) -> dict[str, Any] | None:
-    """Returns what `write_result` wrote, infinities and NaN as strings; None if there is none."""
+    """Returns what `write_result` wrote, infinities and NaN as strings; None if there is none.
+
+    Raises:
+      InputError: it can't be read.
+    """
     path = Path(workdir) / RESULT
     if not path.exists():
         return None
-    return json.loads(path.read_text(encoding="utf-8"))
+    try:
+        result = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise InputError(
+            f"{path}: can't be read ({type(error).__name__}); move it away, and run again"
+        ) from error
+    if not isinstance(result, dict):
+        raise InputError(f"{path}: has no figures by name; move it away, and run again")
+    return result
 
 
 def to_json(value: Any) -> str:

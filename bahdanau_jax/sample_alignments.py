@@ -53,18 +53,22 @@ def sample_alignments(configurations: Sequence[Configuration], test_set: TestSet
         lines = _lines(run.directory / "alignments" / f"{test_set.name}.jsonl")
         if len(lines) != len(test_set.sources):
             continue
-        for sample, number in zip(samples, numbers, strict=True):
-            found = json.loads(lines[number])
-            sample.alignments.append(
-                Attended(
-                    np.asarray(found["alignment"], np.float64).reshape(len(found["target"]), -1),
-                    found["source"],
-                    found["target"],
-                    f"{configuration.label}: {outputs[number]}",
-                )
-            )
+        try:
+            found = [_attended(lines[n], f"{configuration.label}: {outputs[n]}") for n in numbers]
+        except (ValueError, KeyError, TypeError):
+            continue  # damaged
+        for sample, attended in zip(samples, found, strict=True):
+            sample.alignments.append(attended)
     return [sample for sample in samples if sample.alignments]
 
 
+def _attended(line: str, label: str) -> Attended:
+    found = json.loads(line)
+    weights = np.asarray(found["alignment"], np.float64).reshape(len(found["target"]), -1)
+    return Attended(weights, found["source"], found["target"], label)
+
+
 def _lines(path: Path) -> list[str]:
-    return path.read_text(encoding="utf-8").split("\n")[:-1] if path.exists() else []
+    if not path.exists():
+        return []
+    return path.read_text(encoding="utf-8", errors="replace").split("\n")[:-1]

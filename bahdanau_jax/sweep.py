@@ -97,13 +97,23 @@ def read_sweep(directory: Path) -> dict[str, Any]:
     """
     path = directory / SWEEP
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        known = json.loads(path.read_text(encoding="utf-8"))
+        whole = isinstance(known["notes"], list)
+        whole &= all(isinstance(start["command"], list) for start in known["starts"])
+        for entry in known["cells"]:
+            whole &= isinstance(entry["name"], str) and isinstance(entry["values"], dict)
+        if not whole:
+            raise ValueError
+        return known
     except FileNotFoundError:
         raise InputError(
             f"{directory}: no {SWEEP} here; give the workdir of a sweep, or start one by --sweep"
         ) from None
-    except (OSError, ValueError) as error:
-        raise InputError(f"{path}: can't be read ({type(error).__name__})") from error
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InputError(
+            f"{path}: can't be read ({type(error).__name__}); move it away, and give the sweep's "
+            "command again: finished cells stay as they are"
+        ) from error
 
 
 def write_failure(directory: Path, status: int, why: str) -> None:
@@ -119,7 +129,10 @@ def read_failure(directory: Path) -> str | None:
     path = directory / FAILED
     if is_finished(directory) or not path.exists():
         return None
-    return str(json.loads(path.read_text(encoding="utf-8"))["why"])
+    try:
+        return str(json.loads(path.read_text(encoding="utf-8"))["why"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        return f"{FAILED} can't be read ({type(error).__name__})"
 
 
 def _run(directory: Path, jobs: Sequence[Job], run: Run, say: Callable[[str], None]) -> list[str]:

@@ -5,6 +5,7 @@ import json
 import math
 import random
 import re
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +19,7 @@ from bahdanau_jax.comparison_figures import length_limits
 from bahdanau_jax.comparison_page import page
 from bahdanau_jax.corpus import Corpus
 from bahdanau_jax.errors import InputError
-from bahdanau_jax.sample_alignments import LONGEST, Attended, Sample, choose
+from bahdanau_jax.sample_alignments import LONGEST, Attended, Sample, choose, sample_alignments
 from bahdanau_jax.sentence_scores import sentence_sums
 from bahdanau_jax.vocabulary import build_vocabularies
 
@@ -64,6 +65,7 @@ def write_run(directory, cell, data, chance):
         "versions": {"jax": "0.0.1"},
         "devices": {"kind": "<cpu>"},
         "fingerprints": {"data/train": "f00d"},
+        "config": {},
     }
     (directory / "manifest.json").write_text(json.dumps({"starts": [start]}))
 
@@ -208,7 +210,40 @@ def test_where_nothing_can_be_compared_it_is_said(swept, tmp_path):
         read_results(tmp_path)
 
 
-def test_sentences_are_compared_only_where_they_are_the_same(swept, tmp_path):
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"\xff", b"null"])
+@pytest.mark.parametrize("name", ["result.json", "manifest.json", "config.json"])
+def test_a_damaged_cell_stands_at_the_top_and_the_others_are_compared(
+    swept, tmp_path, name, content
+):
+    for path in swept.iterdir():
+        (tmp_path / path.name).symlink_to(path)
+    damaged = tmp_path / "score=additive,seed=0"
+    damaged.unlink()
+    shutil.copytree(swept / damaged.name, damaged)
+    (damaged / name).write_bytes(content)
+    results = read_results(tmp_path)
+    assert sum(len(c.runs) for c in results.configurations) == 6
+    (why,) = [m.why for m in results.missing if m.name == damaged.name]
+    assert why.startswith("can't be compared: ") and name in why
+
+
+@pytest.mark.parametrize("name", ["outputs/test.txt", "alignments/test.jsonl"])
+def test_a_damaged_output_costs_what_is_made_of_it_and_no_more(swept, tmp_path, name):
+    directory = tmp_path / "w"
+    shutil.copytree(swept, directory)
+    for cell in directory.glob("score=additive*"):
+        (cell / name).parent.mkdir(exist_ok=True)
+        (cell / name).write_bytes(b"\xff\n" * TEST)
+    found = make_comparison(directory, silent)
+    assert sum(len(c.runs) for c in found.results.configurations) == 7
+    assert (found.test_set is None) == name.startswith("outputs")
+    if found.test_set is not None:
+        samples = sample_alignments(found.results.configurations, found.test_set)
+        assert not any(a.title.startswith("additive") for s in samples for a in s.alignments)
+
+
+def test_sentences_are_compared_only_where_they_are_the_same(
+swept, tmp_path):
     results = read_results(swept)
     said = []
     run = results.configurations[0].runs[0]

@@ -139,9 +139,22 @@ def test_a_dry_run_prints_commands_for_a_shell_and_writes_nothing(tmp_path, cell
 def test_a_directory_without_a_sweep_is_refused(tmp_path):
     with pytest.raises(InputError, match=r"no sweep\.json here"):
         sweep.read_sweep(tmp_path)
-    (tmp_path / sweep.SWEEP).write_text("{")
-    with pytest.raises(InputError, match=r"sweep\.json: can't be read"):
-        sweep.read_sweep(tmp_path)
+    cell = {"name": "a", "values": {}}
+    whole = {"cells": [cell], "starts": [{"command": []}], "notes": []}
+    (tmp_path / sweep.SWEEP).write_text(json.dumps(whole))
+    assert sweep.read_sweep(tmp_path) == whole
+    damaged = [whole | {"cells": [5]}, whole | {"cells": [{"name": "a"}]}, whole | {"starts": [1]}]
+    damaged += [whole | {"notes": None}, {}, [], None, 5]
+    for content in ["", "{", *map(json.dumps, damaged)]:
+        (tmp_path / sweep.SWEEP).write_text(content)
+        with pytest.raises(InputError, match=r"sweep\.json: can't be read .*; move it away"):
+            sweep.read_sweep(tmp_path)
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", "{}", "null"])
+def test_a_failure_whose_reason_is_lost_is_still_one(tmp_path, content):
+    (tmp_path / sweep.FAILED).write_text(content)
+    assert "can't be read" in str(sweep.read_failure(tmp_path))
 
 
 def test_notes_are_kept_once(tmp_path, cells):
