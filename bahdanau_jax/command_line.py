@@ -1,5 +1,6 @@
 """From a command line to parsed flags: every mistake in it gets one line that names the fix."""
 
+import re
 import runpy
 import traceback
 from pathlib import Path
@@ -9,6 +10,12 @@ from absl import flags
 from bahdanau_jax import config as config_lib
 from bahdanau_jax.errors import InputError
 from bahdanau_jax.recorded import PREFIX
+
+# What Python says of a value, in words for people.
+_WORDS = {
+    r"invalid literal for int\(\) with base \d+: (.*)": r"\1 is no whole number",
+    r"could not convert string to float: (.*)": r"\1 is no number",
+}
 
 
 def parse_flags(argv: list[str], arguments: list[str], default: Path) -> list[str]:
@@ -39,7 +46,10 @@ def parse_flags(argv: list[str], arguments: list[str], default: Path) -> list[st
         arguments[:] = argv
         return flags.FLAGS(argv)
     except flags.Error as error:
-        raise InputError(" ".join(str(error).split())) from error
+        text = " ".join(str(error).split())
+        for python, words in _WORDS.items():
+            text = re.sub(python, words, text)
+        raise InputError(text) from error
 
 
 def _check_fields(argv: list[str]) -> None:

@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import os
 from pathlib import Path
 from typing import Any
 
@@ -102,6 +103,8 @@ def run_translate(directory: Path, which: Selection, decode: dict[str, Any]) -> 
         raise InputError("--lexicon is read where unknown words are replaced; add --replace_unk")
     if _ALIGNMENT_FORMAT.value and not _ALIGNMENTS.value:
         raise InputError("--alignment_format needs a file: give --alignments=FILE")
+    if _OUTPUT.value and _ALIGNMENTS.value and _same_file(_OUTPUT.value, _ALIGNMENTS.value):
+        raise InputError("--output and --alignments name the same file; give each its own")
     members = [(directory, which), *map(_member, _ENSEMBLE.value)]
     # Imported here, so that a wrong flag is answered at once.
     from bahdanau_jax.ensemble import open_ensemble
@@ -136,7 +139,13 @@ def _format() -> str:
     return _ALIGNMENT_FORMAT.value or named
 
 
+def _same_file(first: str, second: str) -> bool:
+    return os.path.realpath(first) == os.path.realpath(second)
+
+
 def _member(text: str) -> tuple[Path, Selection]:
+    if not text.partition("@")[0]:
+        raise InputError("--ensemble has an empty name; give workdirs with commas between")
     path, at, which = text.rpartition("@")
     if not at:
         return Path(text), "best"

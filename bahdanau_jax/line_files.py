@@ -49,7 +49,8 @@ def open_output(path: str | None) -> Iterator[TextIO]:
 
     Args:
       path: of the file, which replaces what was there when the context ends well: until then
-        lines go to the same name with `.partial` behind it. None: standard output.
+        lines go to the same name with `.partial` behind it. A link stays, and what it leads to is
+        replaced; a pipe or a device is written to as it is. None: standard output.
 
     Raises:
       InputError: it can't be written.
@@ -60,17 +61,19 @@ def open_output(path: str | None) -> Iterator[TextIO]:
             reconfigure(encoding="utf-8")
         yield sys.stdout
         return
-    target = Path(path)
-    partial = target.with_name(target.name + ".partial")
+    if not path:
+        raise InputError("can't write to a file without a name; name one")
+    whole = os.path.isfile(path) or not os.path.exists(path)
+    target = Path(os.path.realpath(path) if whole else path)
+    written = target.with_name(target.name + ".partial") if whole else target
     try:
-        if target.is_dir():
-            raise IsADirectoryError(21, "Is a directory", path)
-        stream = partial.open("w", encoding="utf-8", newline="")
+        stream = written.open("w", encoding="utf-8", newline="")
     except OSError as error:
         raise InputError(f"can't write {path} ({error.strerror}); name another file") from error
     with stream:
         yield stream
-    os.replace(partial, target)
+    if whole:
+        os.replace(written, target)
 
 
 def read_lines(lines: BinaryIO, name: str = "input") -> Iterator[str]:

@@ -1,5 +1,6 @@
 """Parallel text in files: a file for each language, or tab-separated columns."""
 
+import itertools
 import pathlib
 from collections.abc import Iterator
 
@@ -87,14 +88,27 @@ class TsvSource:
 
 
 def read_pairs(source: pathlib.Path, target: pathlib.Path) -> Iterator[tuple[str, str]]:
-    """Yields the n-th lines of two files; raises InputError if their numbers of lines differ."""
-    counts = [_count_lines(path) for path in (source, target)]
-    if counts[0] != counts[1]:
-        raise InputError(
-            f"{source} has {counted(counts[0], 'line')}, but {target} has {counts[1]:,}; "
-            "line n of one must translate line n of the other"
-        )
-    yield from zip(read_lines(source), read_lines(target), strict=True)
+    """Yields the n-th lines of two files; raises InputError if their numbers of lines differ.
+
+    Files are counted before the first pair; what can be read only once, as a pipe, shows at its end
+    that it is too short.
+    """
+    if source.is_file() and target.is_file():
+        counts = [_count_lines(path) for path in (source, target)]
+        if counts[0] != counts[1]:
+            raise InputError(
+                f"{source} has {counted(counts[0], 'line')}, but {target} has {counts[1]:,}; "
+                "line n of one must translate line n of the other"
+            )
+    pairs = itertools.zip_longest(read_lines(source), read_lines(target))
+    for number, (first, second) in enumerate(pairs):
+        if first is None or second is None:
+            short, other = (source, target) if first is None else (target, source)
+            raise InputError(
+                f"{short} has {counted(number, 'line')}, but {other} has more; "
+                "line n of one must translate line n of the other"
+            )
+        yield first, second
 
 
 def read_lines(path: pathlib.Path) -> Iterator[str]:

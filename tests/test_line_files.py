@@ -87,6 +87,29 @@ def test_a_file_is_replaced_when_all_went_well_and_only_then(tmp_path):
     assert os.listdir(tmp_path) == ["out.txt"]
 
 
+def test_what_is_no_file_is_written_to_and_stays_what_it_is(tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    read = []
+    reader = threading.Thread(target=lambda: read.append(pipe.read_text()))
+    reader.start()
+    with open_output(str(pipe)) as out:
+        out.write("a\n")
+    reader.join(30)
+    assert read == ["a\n"] and pipe.is_fifo()
+
+
+def test_a_link_stays_and_what_it_leads_to_is_replaced(tmp_path):
+    (tmp_path / "there").mkdir()
+    link, target = tmp_path / "link", tmp_path / "there" / "out.txt"
+    link.symlink_to(target)
+    for text in ("a", "b"):
+        with open_output(str(link)) as out:
+            out.write(text)
+        assert target.read_text() == text and link.is_symlink()
+    assert os.listdir(target.parent) == ["out.txt"]
+
+
 @pytest.mark.parametrize("name", [".", "absent/out.txt"])
 def test_a_file_that_cannot_be_written_is_refused(name, tmp_path):
     with pytest.raises(InputError, match="can't write"), open_output(str(tmp_path / name)):

@@ -1,8 +1,12 @@
+import os
+import threading
+
 import pytest
 
 from bahdanau_jax.config import DataConfig
 from bahdanau_jax.corpus import Corpus, Example
 from bahdanau_jax.errors import InputError
+from bahdanau_jax.sources import read_pairs
 
 
 @pytest.fixture
@@ -25,6 +29,28 @@ def text(directory, source_language="de", target_language="en", lowercase=False)
 
 def tsv(directory, lowercase=False):
     return Corpus(DataConfig(f"tsv:{directory}", lowercase=lowercase))
+
+
+def feed(path, content):
+    os.mkfifo(path)
+    threading.Thread(target=path.write_text, args=(content,), daemon=True).start()
+
+
+def test_pairs_are_read_from_pipes_which_open_only_once(tmp_path):
+    first, second = tmp_path / "first", tmp_path / "second"
+    feed(first, "a\nb\n")
+    feed(second, "c\nd\n")
+    assert list(read_pairs(first, second)) == [("a", "c"), ("b", "d")]
+
+
+@pytest.mark.parametrize("lines", [("a\nb\n", "c\n"), ("a\n", "c\nd\n")])
+def test_a_pipe_that_ends_early_is_refused_with_the_lines_it_had(lines, tmp_path):
+    short = ("second", "first")[len(lines[0]) < len(lines[1])]
+    first, second = tmp_path / "first", tmp_path / "second"
+    feed(first, lines[0])
+    feed(second, lines[1])
+    with pytest.raises(InputError, match=f"{short} has 1 line, but .* has more"):
+        list(read_pairs(first, second))
 
 
 PAIR = {"train.de": "eins\nzwei\n", "train.en": "one\ntwo\n"}
