@@ -125,6 +125,12 @@ def check_config(
 ) -> None:
     """Checks, as `write_config`, that the workdir is new or holds this configuration."""
     if not (Path(workdir) / CONFIG).exists():
+        if any(Path(workdir).glob("checkpoints/*/[0-9]*")):
+            # Any other configuration of the same shapes would go on from them without a word.
+            raise InputError(
+                f"{workdir} has checkpoints, but its {CONFIG} is missing; bring it back, or choose "
+                "another --workdir"
+            )
         return
     before = config_lib.to_dict(read_config(workdir))
     differing = [

@@ -23,6 +23,7 @@ from test_launch import (  # noqa: F401 (finished_run is a fixture)
     finished_run,
     names_below,
     overwrite,
+    remove,
     write_text,
 )
 
@@ -42,6 +43,17 @@ MORE_FLAGS = [
         "--process must be below --processes",
     ),
     (["--deterministic=perhaps"], "--deterministic=perhaps"),
+    (["--nbest=many", "--mode=translate"], "'many' is no whole number"),
+    (["--temperature=", "--mode=translate"], "'' is no number"),
+    (
+        ["--mode=translate", "--output=x", "--alignments=./x"],
+        "--output and --alignments name the same file",
+    ),
+    (["--mode=translate", "--ensemble=,"], "--ensemble has an empty name"),
+    (["--mode=translate", "--ensemble=@latest"], "--ensemble has an empty name"),
+    (["--replicas=0"], "--replicas=0: give at least 1"),
+    (["--replicas=-1"], "--replicas=-1: give at least 1"),
+    (["--replicas=sed=1,2"], "--replicas: unknown configuration field sed; did you mean seed?"),
     (["--init_from="], "--init_from is empty"),
     (["--mode=translate", "--init_from=x"], "--init_from is for --mode=train"),
     (["--config.train.max_skipped=0"], "train.max_skipped must be at least 1; it is 0"),
@@ -175,6 +187,12 @@ MORE_RUNS = {
         EVALUATE,
         b"",
         "model.cell must be str, not 3",
+    ),
+    "a configuration that is gone": (
+        remove("config.json"),
+        [*TRAIN, "--config.train.label_smoothing=0.1"],
+        b"",
+        "run has checkpoints, but its config.json is missing",
     ),
     "an empty manifest": (overwrite("manifest.json", b""), TRANSLATE, b"", "manifest.json"),
     "a manifest of another kind": (overwrite("manifest.json", b"[1]"), EVALUATE, b"", "manifest"),
