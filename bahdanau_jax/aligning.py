@@ -10,7 +10,7 @@ from bahdanau_jax.alignment_page import END, alignment_page
 from bahdanau_jax.forcing import Forcing
 from bahdanau_jax.given_pairs import GivenPairs, GivenTexts, chunks
 from bahdanau_jax.pharaoh import GoldLinks, format_line
-from bahdanau_jax.progress import say
+from bahdanau_jax.progress import counted, say
 from bahdanau_jax.run import TrainedRun
 from bahdanau_jax.word_alignment import WordAlignment, word_alignment, word_rows
 from bahdanau_jax.workdir import make, write_atomically
@@ -103,4 +103,5 @@ def _draw(
         gold=None if gold is None else [gold[number] for number in drawn],
     )
     write_atomically(directory / PAGE, page)
-    say(f"{len(drawn)} pairs drawn: {directory / PAGE}, and a heat map of each beside it")
+    pairs = counted(len(drawn), "pair")
+    say(f"{pairs} drawn: {directory / PAGE}, and a heat map of each beside it")

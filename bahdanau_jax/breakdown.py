@@ -69,12 +69,12 @@ def intervals(
       seed: of the samples, the same ones for every figure.
 
     Returns:
-      Low and high by figure; nan for one that no sample has.
+      Low and high by figure, over the samples in which it is finite; nan where it never is.
     """
     limits = {}
     for name, (values, score) in sums.items():
         (scores,) = significance.bootstrap([values], score, resamples, seed)
-        known = scores[~np.isnan(scores)]
+        known = scores[np.isfinite(scores)]
         low, high = np.quantile(known, [0.025, 0.975]) if known.size else (np.nan, np.nan)
         limits[name] = float(low), float(high)
     return limits

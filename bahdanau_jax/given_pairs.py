@@ -10,7 +10,7 @@ from bahdanau_jax import fingerprints
 from bahdanau_jax.corpus import normalize
 from bahdanau_jax.errors import InputError
 from bahdanau_jax.pharaoh import GoldLinks, read_gold
-from bahdanau_jax.progress import say
+from bahdanau_jax.progress import counted, say
 from bahdanau_jax.run import TrainedRun, open_run_data
 from bahdanau_jax.sources import read_pairs
 from bahdanau_jax.token_store import TokenStore
@@ -96,4 +96,4 @@ def chunks(run: TrainedRun, texts: Iterable[tuple[str, str]]) -> Iterator[GivenP
         longer += sum(max(map(len, pair)) > limit for pair in ids)
         yield GivenPairs(prepared, ids)
     if longer:
-        say(f"{longer:,} pairs are longer than the {limit} tokens that training saw at most")
+        say(f"longer than the {limit} tokens that training saw at most: {counted(longer, 'pair')}")

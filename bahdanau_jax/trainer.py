@@ -89,8 +89,8 @@ class Trainer:
             + (f" in {processes.count()} processes" if processes.count() > 1 else "")
         )
         self._say(
-            f"{self.total:,} steps of {batcher.batches_per_epoch:,} an epoch; "
-            f"{len(batcher.shapes)} padded shapes, {batcher.padding_share:.1%} padding"
+            f"{counted(self.total, 'step')} of {batcher.batches_per_epoch:,} an epoch; "
+            f"{counted(len(batcher.shapes), 'padded shape')}, {batcher.padding_share:.1%} padding"
         )
 
     def train(self, checkpoints: Checkpoints, dev: EvaluationSplit, notice: Notice) -> TrainState:
@@ -201,7 +201,8 @@ class Trainer:
         shapes += map(self.batcher.shape, range(start, end))
         if end < self.total:
             shapes += self.batcher.shapes
-        self._say(f"compiling {len(set(shapes))} padded shapes, the largest first: {largest}")
+        count = counted(len(set(shapes)), "padded shape")
+        self._say(f"compiling {count}, the largest first: {largest}")
         return shapes
 
     def _compile(self, state: TrainState, start: int) -> CompiledSteps:

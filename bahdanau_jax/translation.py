@@ -8,7 +8,7 @@ from bahdanau_jax.corpus import normalize
 from bahdanau_jax.errors import InputError
 from bahdanau_jax.hypothesis_lines import EMPTY, Wanted, output_lines
 from bahdanau_jax.line_files import InOrder, chunks, read_lines
-from bahdanau_jax.progress import Counter, say
+from bahdanau_jax.progress import Counter, counted, say
 from bahdanau_jax.run import TrainedRun
 from bahdanau_jax.token_store import TokenStore
 
@@ -35,8 +35,8 @@ def translate(
       prefixes: what each line's outputs must begin with; None: anything.
 
     Raises:
-      InputError: a line is not valid UTF-8, or has no prefix where there are prefixes; what came
-        before it has been written. Or more outputs are asked for than the search keeps.
+      InputError: a line is not valid UTF-8, or there are more lines than prefixes, or fewer; what
+        came before has been written. Or more outputs are asked for than the search keeps.
     """
     decode = run.config.decode
     if wanted.nbest > decode.beam_size and not decode.temperature:
@@ -68,8 +68,12 @@ def translate(
                 writer.put(place, output_lines(run, wanted, texts[place], ids[place], outputs))
                 counter.update(first + writer.written)
             first += len(chunk)
+    if prefixes is not None and next(prefixes, None) is not None:
+        raise InputError(
+            f"--prefixes has more lines than the input, which has {first:,}; give one for each"
+        )
     if longer:
-        say(f"{longer:,} lines are longer than the {limit} tokens that training saw at most")
+        say(f"longer than the {limit} tokens that training saw at most: {counted(longer, 'line')}")
 
 
 def encode(run: TrainedRun, text: str) -> list[int]:
@@ -86,8 +90,8 @@ def _beginnings(
     texts = list(itertools.islice(prefixes, count))
     if len(texts) < count:
         raise InputError(
-            f"--prefixes has {first + len(texts)} lines, and the input has more; give a line for "
-            "each, an empty one where nothing is forced"
+            f"--prefixes has {counted(first + len(texts), 'line')}, and the input has more; give a "
+            "line for each, an empty one where nothing is forced"
         )
     lowercase = run.config.data.lowercase
     return [run.vocabularies.target.encode(normalize(text, lowercase)) for text in texts]

@@ -72,6 +72,18 @@ def test_counts_of_ter_are_those_of_its_rate():
     assert 100 * counts[:, 0].sum() / counts[:, 1].sum() == pytest.approx(whole)
 
 
+def test_an_interval_is_over_the_samples_in_which_the_figure_is_finite():
+    def ratio(sums):
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return sums[..., 0] / sums[..., 1]
+
+    values = {"some": [[1, 0], [1, 1]], "never": [[1, 0], [2, 0]], "nothing": [[0, 0], [0, 0]]}
+    sums = {name: SentenceSums(np.array(v, np.float64), ratio) for name, v in values.items()}
+    found = breakdown.intervals(sums, 50)
+    assert found["some"] == (1.0, 2.0)
+    assert np.isnan(found["never"]).all() and np.isnan(found["nothing"]).all()
+
+
 @pytest.mark.parametrize("longest", [1, 3, 9, 17, 60, 100, 400])
 def test_buckets_by_length_sum_to_the_whole(longest):
     lengths = np.random.default_rng(longest).integers(1, longest + 1, 200).tolist()

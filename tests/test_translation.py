@@ -111,7 +111,8 @@ def test_longer_lines_are_counted_and_translated_whole(run, capsys):
     word = "abcdef" * 2
     assert len(word) > tiny.MAX_LENGTH
     whole = translated(run, f"{word}\nfed\n{word}a\n".encode()).splitlines()
-    assert f"2 lines are longer than the {tiny.MAX_LENGTH} tokens" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert f"longer than the {tiny.MAX_LENGTH} tokens that training saw at most: 2 lines" in said
     cut = translated(run, word[: tiny.MAX_LENGTH].encode())
     assert whole[0] + "\n" != cut
     assert "longer" not in capsys.readouterr().err
@@ -262,17 +263,19 @@ def test_outputs_begin_with_what_they_are_made_to_begin_with(run):
     assert made[0][0].tokens != free[0][0].tokens
 
 
-def test_each_line_has_its_own_prefix_and_none_may_be_missing(run):
+def test_each_line_has_its_own_prefix_and_none_may_be_missing_or_left(run):
     def prefixed(*prefixes):
         out = io.StringIO()
         translate(run, io.BytesIO(b"fed\n\ncafe\n"), out, prefixes=iter(prefixes))
         return out.getvalue().splitlines()
 
     free = translated(run, b"fed\n\ncafe\n").splitlines()
-    made = prefixed("A B", "C", "", "more")
+    made = prefixed("A B", "C", "")
     assert made[0].startswith("A B") and made[1:] == free[1:]
     with pytest.raises(InputError, match="--prefixes has 2 lines, and the input has more"):
         prefixed("A", "")
+    with pytest.raises(InputError, match="--prefixes has more lines than the input, which has 3"):
+        prefixed("A B", "C", "", "")
 
 
 def test_an_ensemble_of_the_same_model_translates_as_the_model(run, trained):
