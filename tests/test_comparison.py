@@ -242,8 +242,7 @@ def test_a_damaged_output_costs_what_is_made_of_it_and_no_more(swept, tmp_path, 
         assert not any(a.title.startswith("additive") for s in samples for a in s.alignments)
 
 
-def test_sentences_are_compared_only_where_they_are_the_same(
-swept, tmp_path):
+def test_sentences_are_compared_only_where_they_are_the_same(swept, tmp_path):
     results = read_results(swept)
     said = []
     run = results.configurations[0].runs[0]

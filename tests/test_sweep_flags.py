@@ -45,7 +45,7 @@ def refused(finished):
         (["--sweep=seed=0,1", "--replicas=2"], "--sweep and --replicas can't be given together"),
         (["--replicas=2", "--match=params"], "--replicas is one program"),
         (["--replicas=score=additive,projected"], "score can't differ within one program"),
-        (["--replicas=0"], "the range 0..-1 holds no value"),
+        (["--replicas=0"], "--replicas=0: give at least 1"),
         (["--sweep=seed=0,1", "--parallel=-1"], "--parallel=-1"),
         (["--sweep=seed=0,1", "--executor=pbs"], "value should be one of <local|slurm>"),
         (["--sweep=seed=0", "--executor=slurm", "--slurm=x"], "--slurm=x must be NAME=VALUE"),
