@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bahdanau_jax import report, sweep, workdir
+from bahdanau_jax import manifest, report, sweep, workdir
 from bahdanau_jax.config import Config, field_paths
 from bahdanau_jax.corpus import Corpus
 from bahdanau_jax.errors import InputError
@@ -196,7 +196,7 @@ def _listed(directory: Path) -> tuple[list[tuple[str, Point]], list[str], list[l
 
 
 def _read_run(directory: Path, values: Point) -> Run:
-    starts = report.read_starts(directory)
+    starts = manifest.read_starts(directory)
     return Run(
         directory.name,
         directory,

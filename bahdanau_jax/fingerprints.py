@@ -3,7 +3,7 @@
 import os
 from collections.abc import Mapping
 
-from bahdanau_jax import report
+from bahdanau_jax import manifest
 from bahdanau_jax.errors import InputError
 
 
@@ -19,7 +19,7 @@ def check(workdir: str | os.PathLike[str], found: Mapping[str, str]) -> None:
       InputError: one differs, and what to do; or the manifest can't be read.
     """
     recorded: dict[str, str] = {}
-    for start in report.read_starts(workdir):
+    for start in manifest.read_starts(workdir):
         recorded |= start["fingerprints"]
     for name, now in found.items():
         before = recorded.get(name, now)

@@ -13,6 +13,7 @@ import jax
 
 from bahdanau_jax import (
     fingerprints,
+    manifest,
     parallel,
     processes,
     replicas,
@@ -170,7 +171,7 @@ def _claim(member: Member, data: Data, found: dict[str, str], overrides: Sequenc
     workdir.write_config(directory, config)
     if not (directory / "vocabulary" / "vocabulary.json").exists():
         data.vocabularies.save(directory / "vocabulary")
-    report.write_manifest(
+    manifest.write_manifest(
         directory,
         config,
         overrides=[*overrides, *(f"{path}={value}" for path, value in member.cell.values.items())],

@@ -4,7 +4,7 @@ import contextlib
 from collections.abc import Sequence
 from pathlib import Path
 
-from bahdanau_jax import fingerprints, parallel, processes, report, results, workdir
+from bahdanau_jax import fingerprints, manifest, parallel, processes, results, workdir
 from bahdanau_jax.checkpoint import Checkpoints
 from bahdanau_jax.config import Config, differences
 from bahdanau_jax.data import open_data
@@ -78,7 +78,7 @@ def train(
                 data.vocabularies.save(vocabulary)
             trainer.describe()
             _say_changes(directory, config)
-            report.write_manifest(
+            manifest.write_manifest(
                 directory,
                 config,
                 overrides=overrides,
@@ -98,6 +98,6 @@ def train(
 
 def _say_changes(directory: Path, config: Config) -> None:
     """Says what this start changes of the one before."""
-    for start in report.read_starts(directory)[-1:]:
+    for start in manifest.read_starts(directory)[-1:]:
         for field, (old, new) in differences(start["config"], config).items():
             say(f"{field} changes from {old!r} to {new!r} from here on")

@@ -22,8 +22,9 @@ from bahdanau_jax.batching import Batcher
 from bahdanau_jax.checkpoint import Checkpoints
 from bahdanau_jax.errors import InputError, RunError
 from bahdanau_jax.evaluation import Evaluator
+from bahdanau_jax.manifest import read_starts
 from bahdanau_jax.notice import Stopped
-from bahdanau_jax.report import read_metrics, read_starts
+from bahdanau_jax.report import read_metrics
 from bahdanau_jax.train import train
 
 

@@ -12,7 +12,8 @@ from launching import Launched, launch
 from same_run import saved_state, steps_saved
 
 from bahdanau_jax import workdir
-from bahdanau_jax.report import read_metrics, read_starts
+from bahdanau_jax.manifest import read_starts
+from bahdanau_jax.report import read_metrics
 
 FLAGS = ["--config=spelling.py", "--config.train.schedule=constant"]
 FLAGS += ["--config.train.warmup_steps=0", "--config.train.learning_rate=3e-3"]

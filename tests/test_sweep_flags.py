@@ -66,14 +66,14 @@ def test_a_run_is_no_place_for_a_sweep(scratch):
 
 def test_a_dry_run_passes_on_every_flag_but_those_of_the_sweep(scratch):
     flags = ["--config=spelling.py", "--config.train.steps=7", "--sweep=@scores", "--workdir=w"]
-    flags += ["--sweep=seed=3,4", "--zip", "--dry_run", "--parallel=2", "--split=test"]
+    flags += ["--sweep=seed=3,4", "--zip", "--dry_run", "--parallel=2", "--init_from=x"]
     done = launch(flags, scratch)
     assert (done.status, done.err) == (0, "")
     words = [shlex.split(line) for line in done.out.decode().splitlines()]
     assert [line[1:] for line in words] == [
         [
             str(LAUNCH),
-            *["--config=spelling.py", "--split=test", "--config.train.steps=7"],
+            *["--config=spelling.py", "--init_from=x", "--config.train.steps=7"],
             f"--config.model.attention.score={score}",
             f"--config.seed={seed}",
             f"--workdir=w/score={score},seed={seed}",
