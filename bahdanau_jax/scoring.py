@@ -33,7 +33,10 @@ def score(run: TrainedRun, texts: Iterable[tuple[str, str]], out: TextIO) -> Non
         pairs += len(given.ids)
         tokens += int(likelihood.tokens.sum())
         nll += float(likelihood.nll.sum())
-    perplexity = math.exp(min(nll / tokens, 700.0)) if tokens else math.nan
+    if not pairs:
+        say("there were no pairs to score")
+        return
+    perplexity = math.exp(min(nll / tokens, 700.0))  # each target has its end mark
     say(
         f"{pairs:,} pairs, {tokens:,} tokens: log-probability {-nll:.4f}, "
         f"perplexity per token {perplexity:.4f}"

@@ -44,6 +44,7 @@ __all__ = [
 
 KINDS = TOKEN_KINDS + PIECE_KINDS
 _INDEX = "vocabulary.json"
+_REMEDY = "bring back a copy, or train anew in another workdir"
 
 
 def build(kind: str, size: int, texts: Iterable[str]) -> Vocabulary:
@@ -87,7 +88,7 @@ def load(path: str | os.PathLike[str]) -> Vocabulary:
             return PieceVocabulary.from_bytes(content)
         return TokenVocabulary.from_bytes(content)
     except ValueError as error:
-        raise InputError(f"vocabulary file {path} is damaged: {error}") from error
+        raise InputError(f"vocabulary file {path} is damaged: {error}; {_REMEDY}") from error
 
 
 @dataclasses.dataclass(frozen=True)
@@ -138,11 +139,15 @@ class Vocabularies:
             names = [str(index[side]["file"]) for side in ("source", "target")]
             saved = {str(entry["file"]): entry["fingerprint"] for entry in index.values()}
         except (ValueError, TypeError, KeyError, AttributeError) as error:
-            raise InputError(f"vocabulary file {directory / _INDEX} is damaged") from error
+            raise InputError(
+                f"vocabulary file {directory / _INDEX} is damaged; {_REMEDY}"
+            ) from error
         sides = {name: load(directory / name) for name in saved}
         for name, vocabulary in sides.items():
             if vocabulary.fingerprint != saved[name]:
-                raise InputError(f"vocabulary file {directory / name} isn't the one saved there")
+                raise InputError(
+                    f"vocabulary file {directory / name} isn't the one saved there; {_REMEDY}"
+                )
         return cls(*(sides[name] for name in names))
 
 

@@ -128,3 +128,10 @@ def test_the_mode_score_writes_lines_and_refuses_files_that_differ(trained, tmp_
         "launch.py: s has 2 lines, but t has 1; line n of one must translate line n of the other"
     )
     assert refused.out == b""
+
+
+def test_without_pairs_it_says_so(run, capsys):
+    out = io.StringIO()
+    score(run, [], out)
+    assert out.getvalue() == ""
+    assert "there were no pairs to score" in capsys.readouterr().err

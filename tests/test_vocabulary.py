@@ -276,7 +276,7 @@ def test_a_vocabulary_from_elsewhere_is_noticed(tmp_path):
 @pytest.mark.parametrize("index", ["", "[]", '{"source": 1}', '{"source": {}, "target": {}}'])
 def test_a_damaged_index_is_named(tmp_path, index):
     (tmp_path / "vocabulary.json").write_text(index)
-    with pytest.raises(InputError, match=r"vocabulary\.json is damaged"):
+    with pytest.raises(InputError, match=r"vocabulary\.json is damaged; bring back a copy"):
         Vocabularies.load(tmp_path)
 
 
