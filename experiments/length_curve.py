@@ -9,8 +9,10 @@ On Multi30k, English to German, as in multi30k.py; with the captions elsewhere, 
 The first command trains one cell alone. The report of the third draws BLEU by source length.
 
 Hardware: 2 CPU cores.
-Time: not yet measured.
-Expect: not yet measured. On the synthetic task see benchmarks/length_curve.py.
+Time: 7 minutes for both cells with --config.train.epochs=3 --parallel=2, beside other work; the six
+  epochs of this file are not yet measured.
+Expect: with three epochs, greedy, one seed, test BLEU 11.6 (additive) and 9.5 (fixed), far from
+  trained out. On the synthetic task see benchmarks/length_curve.py.
 
 The captions are short (12 words on average), so the curve has few long sentences to show.
 """
