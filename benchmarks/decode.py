@@ -50,14 +50,8 @@ def main() -> None:
         "batch_size": arguments.batch_size,
     }
     run = open_run(Path(arguments.workdir), parse_selection(arguments.checkpoint), decode)
-    with open(arguments.text, "rb") as stream:
-        ids = [
-            encode(run, normalize(line, run.config.data.lowercase))
-            for line in read_lines(stream, arguments.text)
-        ]
-    store = TokenStore.from_pairs(
-        [(sentence, []) for sentence in ids[: arguments.sentences or None] if sentence]
-    )
+    sentences = read_sentences(run, arguments.text, arguments.sentences or None)
+    store = TokenStore.from_pairs([(ids, []) for ids in sentences])
     contenders: dict[str, Callable[[], list[tuple[list[int], float]]]] = {
         "bahdanau_jax": ours(run, store),
         "pytorch": in_pytorch(run, store),
@@ -77,6 +71,13 @@ def main() -> None:
     print_table(figures)
     if arguments.json:
         Path(arguments.json).write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
+
+
+def read_sentences(run: TrainedRun, path: str, lines: int | None = None) -> list[list[int]]:
+    """Returns the ids of a file's lines, or of so many of them, blank ones left out."""
+    with open(path, "rb") as stream:
+        texts = [normalize(line, run.config.data.lowercase) for line in read_lines(stream, path)]
+    return [ids for text in texts[:lines] if (ids := encode(run, text))]
 
 
 def ours(run: TrainedRun, store: TokenStore) -> Callable[[], list[tuple[list[int], float]]]:

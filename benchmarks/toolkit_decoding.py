@@ -25,17 +25,15 @@ from typing import NamedTuple
 
 import jax
 import toolkit_commands
-from decode import ours
+from decode import ours, read_sentences
+from turns import take_turns
 
-from bahdanau_jax.corpus import normalize
 from bahdanau_jax.data import open_data
 from bahdanau_jax.heap import keep_freed_memory
-from bahdanau_jax.line_files import read_lines
 from bahdanau_jax.progress import say
 from bahdanau_jax.run import TrainedRun, open_run
 from bahdanau_jax.selection import parse_selection
 from bahdanau_jax.token_store import TokenStore
-from bahdanau_jax.translation import encode
 
 
 class Pass(NamedTuple):
@@ -56,24 +54,19 @@ def main() -> None:
         "batch_size": arguments.batch_size,
     }
     run = open_run(Path(arguments.workdir), parse_selection(arguments.checkpoint), decode)
-    with open(arguments.text, "rb") as stream:
-        lines = [
-            normalize(line, run.config.data.lowercase)
-            for line in read_lines(stream, arguments.text)
-        ]
-    sentences = [ids for line in lines if (ids := encode(run, line))]
+    sentences = read_sentences(run, arguments.text)
     with tempfile.TemporaryDirectory() as directory:
         contenders = {
             "bahdanau_jax": in_jax(run, sentences),
             "joeynmt": in_joeynmt(arguments, Path(directory), run, sentences),
         }
-        passes: dict[str, list[Pass]] = {name: [] for name in contenders}
-        for number in range(arguments.repeats):
-            for name in list(contenders)[:: -1 if number % 2 else 1]:
-                passes[name].append(made := contenders[name]())
-                say(
-                    f"{number + 1}. {name}: {len(sentences) / made.seconds:.1f} sentences/s, {made}"
-                )
+        passes = take_turns(
+            contenders,
+            arguments.repeats,
+            lambda n, name, made: say(
+                f"{n}. {name}: {len(sentences) / made.seconds:.1f} sentences/s, {made}"
+            ),
+        )
     figures = summary(passes, len(sentences))
     figures |= {
         "jax": jax.__version__,

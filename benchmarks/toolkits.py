@@ -43,6 +43,7 @@ import jax
 import toolkit_commands
 from contenders import Ours
 from toolkit_commands import Pass, Pieces
+from turns import take_turns
 from workloads import Epoch, configuration, open_epoch
 
 from bahdanau_jax.config import Config
@@ -64,12 +65,11 @@ def main() -> None:
         raise SystemExit(f"{len(pairs)} pairs were cut, but {epoch.batcher.pairs} are trained on")
     with tempfile.TemporaryDirectory() as directory:
         contenders = make_contenders(arguments, Path(directory), config, epoch, pairs)
-        passes: dict[str, list[Pass]] = {name: [] for name in contenders}
-        for number in range(arguments.repeats):
-            for name in list(contenders)[:: -1 if number % 2 else 1]:
-                made = contenders[name]()
-                say(f"{number + 1}. {name}: {rate(made):,.0f} target tokens/s, {made}")
-                passes[name].append(made)
+        passes = take_turns(
+            contenders,
+            arguments.repeats,
+            lambda n, name, made: say(f"{n}. {name}: {rate(made):,.0f} target tokens/s, {made}"),
+        )
     figures = summary(passes)
     figures |= {
         "jax": jax.__version__,
