@@ -4,18 +4,19 @@ import sys
 
 import numpy as np
 import pytest
+from strict_json import strict
 
 from bahdanau_jax.config import Config, to_dict
 from bahdanau_jax.errors import InputError
-from bahdanau_jax.manifest import git_state, read_starts, write_manifest
+from bahdanau_jax.manifest import git_state, write_manifest
 
 
 def test_each_start_is_added_to_the_manifest(tmp_path):
     fingerprints = {"data": "12ab", "vocabulary": "34cd"}
     write_manifest(tmp_path, Config(), overrides=["seed=0"], fingerprints=fingerprints)
-    first = read_starts(tmp_path)
+    first = strict((tmp_path / "manifest.json").read_text())["starts"]
     write_manifest(tmp_path, Config(seed=1), overrides=[], fingerprints=fingerprints, step=500)
-    starts = read_starts(tmp_path)
+    starts = strict((tmp_path / "manifest.json").read_text())["starts"]
     assert starts[:1] == first
     assert [start["step"] for start in starts] == [0, 500]
     assert starts[0]["config"] == to_dict(Config())

@@ -1,4 +1,3 @@
-import json
 import math
 import struct
 import subprocess
@@ -8,6 +7,7 @@ import textwrap
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from strict_json import strict
 
 from bahdanau_jax.report import (
     MetricsWriter,
@@ -16,15 +16,6 @@ from bahdanau_jax.report import (
     to_json,
     write_result,
 )
-
-
-def strict(text):
-    """Reads JSON as a parser does that knows no NaN."""
-
-    def refuse(name):
-        raise ValueError(name)
-
-    return json.loads(text, parse_constant=refuse)
 
 
 def lines_of(workdir):
