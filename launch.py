@@ -93,6 +93,8 @@ def main(argv: list[str]) -> None:
     if len(argv) > 1:
         raise InputError(f"unexpected argument {argv[1]!r}; flags begin with --")
     refuse_ignored(_MODE.value)
+    if _SOURCE.value and flags.FLAGS["split"].present:
+        raise InputError("--split and --source are two places for the pairs; give one")
     if _WORKDIR.value == "":
         raise InputError("--workdir is empty; name a directory, or leave the flag out")
     if _INIT_FROM.value == "":
@@ -149,8 +151,6 @@ def main(argv: list[str]) -> None:
         return
     from bahdanau_jax.given_pairs import given_texts
 
-    if _SOURCE.value and flags.FLAGS["split"].present:
-        raise InputError("--split and --source are two places for the pairs; give one")
     texts = given_texts(run, directory, _SOURCE.value, _TARGET.value, _SPLIT.value)
     if _MODE.value == "score":
         from bahdanau_jax.scoring import score

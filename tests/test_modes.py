@@ -41,6 +41,7 @@ def test_a_flag_is_refused_in_exactly_the_modes_that_ignore_it(name, monkeypatch
         (["--mode=score", "--nbest=3"], "--nbest is for --mode=translate; leave it out"),
         (["--mode=compare", "--checkpoint=best"], "--checkpoint is for --mode=evaluate and"),
         (["--mode=compare", "--config.seed=1"], "leave out --config.seed=1"),
+        (["--mode=score", "--split=dev", "--source=s", "--target=t"], "give one"),
         (["--mode=explain", "--sweep=seed=0,1"], "--sweep is for --mode=train"),
     ],
 )
