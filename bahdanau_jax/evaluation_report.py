@@ -11,7 +11,6 @@ from bahdanau_jax.evaluation import Measured
 from bahdanau_jax.gold_comparison import GoldComparison
 from bahdanau_jax.hypothesis_lines import alignment_json
 from bahdanau_jax.run import TrainedRun
-from bahdanau_jax.vocabulary import EOS, Vocabulary
 from bahdanau_jax.workdir import write_atomically
 
 OUTPUTS, ALIGNMENTS, EVALUATION = "outputs", "alignments", "evaluation"  # in the workdir
@@ -93,11 +92,6 @@ def part_lines(directory: Path, split: str) -> Iterator[str]:
         for part in parts.get(kind, []):
             columns = [f"{name} {_number(x)}" for name, x in part.items() if name != "name"]
             yield "\t".join([f"{split}, {title}{part['name']}", *columns])
-
-
-def tokens(vocabulary: Vocabulary, ids: Sequence[int]) -> list[str]:
-    """Returns the tokens of a sentence and a mark for its end, as an alignment's axis has them."""
-    return [*vocabulary.tokens(ids), *vocabulary.tokens([EOS])]
 
 
 def _number(value: float | str) -> str:

@@ -111,6 +111,12 @@ def parse_value(text: str, path: str, given: str = "--sweep") -> Value:
         raise InputError(f"{given}: {path} must be {kind.__name__}; it is {text!r}") from None
 
 
+def check_finite(low: float, high: float, given: str) -> None:
+    """Raises InputError, beginning with what was given, if a range has an end that isn't finite."""
+    if not (math.isfinite(low) and math.isfinite(high)):
+        raise InputError(f"{given}: a range has two ends; give numbers")
+
+
 def text_of(value: Value) -> str:
     """Returns a value as a flag has it."""
     if isinstance(value, bool):
@@ -144,8 +150,7 @@ def _values(part: str, path: str, given: str) -> list[Value]:
 
 def _spaced(low: float, high: float, count: int, logarithmic: bool, text: str) -> list[Value]:
     """Returns evenly spaced numbers, both ends among them, to four digits."""
-    if not (math.isfinite(low) and math.isfinite(high)):
-        raise InputError(f"{text}: a range has two ends; give numbers")
+    check_finite(low, high, text)
     if logarithmic and low <= 0:
         raise InputError(f"{text}: a logarithmic range begins above 0")
     shares = [n / max(count - 1, 1) for n in range(count)]

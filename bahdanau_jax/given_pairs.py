@@ -28,7 +28,7 @@ class GivenTexts(NamedTuple):
     def with_gold(self, run: TrainedRun, path: str) -> "GivenTexts":
         """Returns the pairs with gold links from a file; raises InputError as `read_gold` does."""
         pairs = list(self.pairs)
-        return GivenTexts(pairs, read_gold(path, [_words(run, pair) for pair in pairs]), path)
+        return GivenTexts(pairs, read_links(run, path, pairs), path)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,9 +73,21 @@ def given_texts(
     return GivenTexts(pairs, data.corpus.links(split), f"the links of {data.corpus.name}")
 
 
-def _words(run: TrainedRun, texts: tuple[str, str]) -> tuple[list[str], list[str]]:
-    source, target = (normalize(text, run.config.data.lowercase) for text in texts)
-    return run.vocabularies.source.words(source), run.vocabularies.target.words(target)
+def read_links(run: TrainedRun, path: str, pairs: Iterable[tuple[str, str]]) -> list[GoldLinks]:
+    """Reads gold links between the words of pairs, as the run divides them.
+
+    Args:
+      run: its vocabularies and its normalisation are used.
+      path: of the links.
+      pairs: source and target of each pair.
+
+    Raises:
+      InputError: as `read_gold`.
+    """
+    source, target = run.vocabularies.source, run.vocabularies.target
+    lowercase = run.config.data.lowercase
+    texts = ((normalize(s, lowercase), normalize(t, lowercase)) for s, t in pairs)
+    return read_gold(path, [(source.words(s), target.words(t)) for s, t in texts])
 
 
 def chunks(run: TrainedRun, texts: Iterable[tuple[str, str]]) -> Iterator[GivenPairs]:

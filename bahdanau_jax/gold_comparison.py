@@ -8,8 +8,8 @@ from bahdanau_jax.aer import LinkCounts
 from bahdanau_jax.aligning import align_pairs
 from bahdanau_jax.data import EvaluationSplit
 from bahdanau_jax.forcing import Forcing
-from bahdanau_jax.given_pairs import GivenPairs
-from bahdanau_jax.pharaoh import GoldLinks, read_gold
+from bahdanau_jax.given_pairs import GivenPairs, read_links
+from bahdanau_jax.pharaoh import GoldLinks
 from bahdanau_jax.run import TrainedRun
 from bahdanau_jax.word_alignment import WordAlignment
 
@@ -41,9 +41,7 @@ class GoldComparison(NamedTuple):
 
 def with_gold(run: TrainedRun, split: EvaluationSplit, path: str) -> EvaluationSplit:
     """Returns the split with gold links from a file; raises InputError as `read_gold` does."""
-    source, target = run.vocabularies.source, run.vocabularies.target
-    words = [(source.words(e.source), target.words(e.references[0])) for e in split.examples]
-    return split._replace(links=read_gold(path, words))
+    return split._replace(links=read_links(run, path, _texts(split)))
 
 
 def compare_with_gold(run: TrainedRun, split: EvaluationSplit) -> GoldComparison:
@@ -55,9 +53,13 @@ def compare_with_gold(run: TrainedRun, split: EvaluationSplit) -> GoldComparison
     """
     assert split.links is not None
     source, target = run.vocabularies.source, run.vocabularies.target
-    texts = [(example.source, example.references[0]) for example in split.examples]
+    texts = _texts(split)
     given = GivenPairs(texts, [(source.encode(s), target.encode(t)) for s, t in texts])
     return count_methods(align_pairs(run, Forcing(run), given), split.links)
+
+
+def _texts(split: EvaluationSplit) -> list[tuple[str, str]]:
+    return [(example.source, example.references[0]) for example in split.examples]
 
 
 def count_methods(alignments: Iterable[WordAlignment], gold: Sequence[GoldLinks]) -> GoldComparison:

@@ -7,10 +7,10 @@ import jax
 from bahdanau_jax import evaluation_report, report
 from bahdanau_jax.data import EvaluationSplit
 from bahdanau_jax.decoding import Output
-from bahdanau_jax.evaluation_report import tokens
 from bahdanau_jax.gold_comparison import compare_with_gold
 from bahdanau_jax.progress import say
 from bahdanau_jax.run import TrainedRun
+from bahdanau_jax.vocabulary import EOS
 
 HEAT_MAPS = 6  # drawn on one page
 LONGEST_DRAWN = 40  # tokens a side; longer pairs make unreadable heat maps
@@ -81,14 +81,15 @@ def draw(run: TrainedRun, directory: Path, split: EvaluationSplit, outputs: list
         for number, output in enumerate(outputs)
         if output.ended and max(output.alignment.shape) <= LONGEST_DRAWN
     ]
+    source_side, target_side = run.vocabularies.source, run.vocabularies.target
     alignments = []
     for _, number in sorted(shown, reverse=True)[: 40 * HEAT_MAPS : 40]:
         output, source = outputs[number], split.examples[number].source
         alignments.append(
             plots.Alignment(
                 output.alignment,
-                tokens(run.vocabularies.source, run.vocabularies.source.encode(source)),
-                tokens(run.vocabularies.target, output.tokens),
+                source_side.tokens([*source_side.encode(source), EOS]),
+                target_side.tokens([*output.tokens, EOS]),
                 source,
             )
         )

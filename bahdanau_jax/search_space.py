@@ -5,12 +5,18 @@ train.dropout.readout=0..0.5          a number; a whole one where the field has 
 model.attention.score=additive,dot    one of a list
 """
 
-import math
 import re
 from typing import Any, NamedTuple
 
 from bahdanau_jax.errors import InputError
-from bahdanau_jax.field_values import Value, field_type, parse_field, parse_value, resolve
+from bahdanau_jax.field_values import (
+    Value,
+    check_finite,
+    field_type,
+    parse_field,
+    parse_value,
+    resolve,
+)
 
 
 class Range(NamedTuple):
@@ -78,8 +84,7 @@ def _parse(text: str) -> tuple[str, Range | Choice]:
         return path, Choice(parse_field(text, "--tune")[1])
     low, high = (parse_value(limit, path, f"--tune={text}") for limit in found.groups()[:2])
     assert isinstance(low, int | float) and isinstance(high, int | float)
-    if not (math.isfinite(low) and math.isfinite(high)):
-        raise InputError(f"--tune={text}: a range has two ends; give numbers")
+    check_finite(low, high, f"--tune={text}")
     if not low < high:
         raise InputError(f"--tune={text}: {found[1]} must be below {found[2]}")
     if found[3] and low <= 0:
