@@ -82,7 +82,9 @@ def _forward(readout, weights, bias, target, real, epsilon, smooth):
         logits = _logits(t, weights, bias)
         chosen = lax.broadcasted_iota(y.dtype, logits.shape, 1) == y[:, None]
         wanted = jnp.where(chosen, 1.0 - smoothing, 0.0) + smoothing / logits.shape[1]
-        surplus = jnp.where(w[:, None], jax.nn.softmax(logits) - wanted, 0.0)
+        # The loss has this logarithm too: XLA then takes it once, and writes no softmax to memory.
+        softmax = jnp.exp(logits - jax.nn.logsumexp(logits, axis=1, keepdims=True))
+        surplus = jnp.where(w[:, None], softmax - wanted, 0.0)
         narrow = surplus.astype(readout.dtype)
         gradient = jax.tree.map(jnp.add, gradient, (_product(t.T, narrow), surplus.sum(0)))
         return gradient, (

@@ -77,14 +77,18 @@ def make_train_step(
         tokens = real.sum().astype(jnp.float32)
         if lax.axis_size(AXIS) > 1:  # on one device the sum would only copy every gradient
             loss, nll, tokens, gradient = lax.psum((loss, nll, tokens, gradient), AXIS)
-        gradient = jax.tree.map(lambda g: g / tokens, gradient)
-        norm = optax.tree.norm(gradient)
+        # The norm of the sum, divided: the mean gradient is then never written to memory.
+        norm = optax.tree.norm(gradient) / tokens
         # One entry that isn't finite makes the norm so. The step counts, for its batch was read.
         finite = jnp.isfinite(loss) & jnp.isfinite(norm)
-        updates, opt_state = optimizer.update(gradient, state.opt_state, state.params)
-        made = (optax.apply_updates(state.params, updates), opt_state)
-        params, opt_state = jax.tree.map(
-            lambda new, old: jnp.where(finite, new, old), made, (state.params, state.opt_state)
+
+        def update(params, opt_state):
+            mean = jax.tree.map(lambda g: g / tokens, gradient)
+            updates, opt_state = optimizer.update(mean, opt_state, params)
+            return optax.apply_updates(params, updates), opt_state
+
+        params, opt_state = lax.cond(
+            finite, update, lambda *unchanged: unchanged, state.params, state.opt_state
         )
         new = dataclasses.replace(state, step=state.step + 1, params=params, opt_state=opt_state)
         return new, TrainSums(loss, nll, tokens, norm, finite)
