@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from bahdanau_jax import gru_gradient
-from bahdanau_jax.cells import GRUAfter, GRUBefore, RecurrentCell, make_cell
+from bahdanau_jax.cells import RecurrentCell, make_cell
 from bahdanau_jax.config import ModelConfig
 
 
@@ -82,9 +82,8 @@ def recur(cell: RecurrentCell, inputs: Array, mask: Array, *, reverse: bool) -> 
     Returns:
       The hidden states, `float32[S, B, H]`; at padding they repeat a neighbour's.
     """
-    if isinstance(cell, GRUBefore | GRUAfter) and not cell.layer_norm:
-        b_u = cell.b_u if isinstance(cell, GRUAfter) else None
-        return gru_gradient.recur(cell.U, b_u, cell.project(inputs), mask, reverse=reverse)
+    if gru_gradient.covers(cell):
+        return gru_gradient.recur(cell, cell.project(inputs), mask, reverse=reverse)
 
     def step(cell, state, inputs):
         projected, real = inputs

@@ -14,6 +14,8 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
+from bahdanau_jax.cells import GRUAfter, GRUBefore, RecurrentCell
+
 # A preactivation at which the sigmoid is 1 in float32, and at its negative 0, and its slope is 0.
 _SHUT = 1e9
 
@@ -114,12 +116,16 @@ def over_steps(inputs: Array, cotangents: Array) -> Array:
     return rows.T @ cotangents.reshape(-1, cotangents.shape[-1])
 
 
-def recur(U: Array, b_u: Array | None, projected: Array, mask: Array, *, reverse: bool) -> Array:
-    """Runs a GRU from a state of zeros over the real tokens; `encoder.recur` of a GRU.
+def covers(cell: RecurrentCell) -> bool:
+    """Returns whether `recur` computes what the cell does."""
+    return isinstance(cell, GRUBefore | GRUAfter) and not cell.layer_norm
+
+
+def recur(cell: RecurrentCell, projected: Array, mask: Array, *, reverse: bool) -> Array:
+    """Runs a GRU from a state of zeros over the real tokens, as `encoder.recur` does.
 
     Args:
-      U: `float32[H, 3H]`.
-      b_u: `float32[H]`; None: the reset gate acts before the product.
+      cell: one that `covers` accepts.
       projected: the inputs' part of the gates, `float32[S, B, 3H]`.
       mask: `bool[S, B]`.
       reverse: from the last token to the first.
@@ -127,13 +133,13 @@ def recur(U: Array, b_u: Array | None, projected: Array, mask: Array, *, reverse
     Returns:
       The hidden states, `float32[S, B, H]`; at padding they repeat a neighbour's.
     """
-    units = len(U)
-    shut = -_SHUT if b_u is None else _SHUT
-    at_update = (jnp.arange(3 * units) // units == 1)[None, None, :]
+    b_u = cell.b_u if isinstance(cell, GRUAfter) else None
+    shut = _SHUT if isinstance(cell, GRUAfter) else -_SHUT
+    at_update = (jnp.arange(3 * cell.units) // cell.units == 1)[None, None, :]
     projected = jnp.where(mask[:, :, None] | ~at_update, projected, shut)
     if reverse:
-        return _recur(U, b_u, projected[::-1])[::-1]
-    return _recur(U, b_u, projected)
+        return _recur(cell.U, b_u, projected[::-1])[::-1]
+    return _recur(cell.U, b_u, projected)
 
 
 @jax.custom_vjp
