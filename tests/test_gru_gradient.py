@@ -72,6 +72,7 @@ def test_padding_hands_the_state_on_bit_for_bit_and_gets_no_gradient(reset, reve
     inputs = np.where(MASK[:, :, None], some_inputs(), 50.0).astype(np.float32)
     params = jax.tree.map(np.float32, parameters(cell, 3.0))
     (_, states), (_, gradient) = run(cell, params, inputs, reverse)
+    states = np.asarray(states)
     assert not np.asarray(gradient)[~MASK].any()
     for row, length in enumerate(LENGTHS):
         real = states[:length, row]
