@@ -84,9 +84,8 @@ def recur(
 
 
 def _forward(weights, start, projected, annotations, keys, mask):
-    v_a, units = weights.v_a, start.shape[1]
-    powers, joint = _power(keys), _joint(weights)
-    inner = weights.U[:, 2 * units :]
+    v_a = weights.v_a
+    powers, (joint, inner) = _power(keys), _joint_and_inner(weights)
 
     def step(s, inputs):
         query, recurrent = jnp.split(s @ joint, [len(v_a)], axis=1)
@@ -104,11 +103,10 @@ def _forward(weights, start, projected, annotations, keys, mask):
 
 def _backward(saved, cotangents: Steps):
     weights, annotations, keys, steps, queries, kept = saved
-    v_a, units = weights.v_a, steps.last.shape[1]
-    powers = _power(keys)
+    v_a, powers = weights.v_a, _power(keys)
     # Transposed once, out here: a product with a transposed operand packs it anew every time.
-    joint, outer = _joint(weights).T, weights.C.T
-    inner = weights.U[:, 2 * units :].T
+    joint, inner = (part.T for part in _joint_and_inner(weights))
+    outer = weights.C.T
 
     def step(carry, inputs):
         d_state, d_keys, d_v = carry
@@ -144,12 +142,10 @@ def _backward(saved, cotangents: Steps):
 recur.defvjp(_forward, _backward)
 
 
-def _joint(weights: Weights) -> Array:
-    """Returns [W_a ; U], of U only what meets the state as it is: `float32[H, A + 2H or 3H]`."""
-    U = weights.U
-    if weights.b_u is None:
-        U = U[:, : 2 * U.shape[0]]
-    return jnp.concatenate([weights.W_a, U], axis=1)
+def _joint_and_inner(weights: Weights) -> tuple[Array, Array]:
+    """Returns [W_a ; U] with only what of U meets the state as it is, and U of the proposal."""
+    outer, inner = gru_gradient.outer_and_inner(weights.U, weights.b_u)
+    return jnp.concatenate([weights.W_a, outer], axis=1), inner
 
 
 def _power(x: Array) -> Array:

