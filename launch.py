@@ -22,14 +22,14 @@ from pathlib import Path
 from absl import flags
 from ml_collections import config_flags
 
-from bahdanau_jax import decode_flags, sweep_flags
-from bahdanau_jax.command_line import parse_flags
+from bahdanau_jax.cli import decode_flags, sweep_flags
+from bahdanau_jax.cli.command_line import parse_flags
+from bahdanau_jax.cli.modes import MODES, refuse_ignored
+from bahdanau_jax.cli.recorded import default_workdir
 from bahdanau_jax.errors import InputError, one_line
-from bahdanau_jax.modes import MODES, refuse_ignored
-from bahdanau_jax.notice import Stopped
-from bahdanau_jax.recorded import default_workdir
-from bahdanau_jax.selection import parse_selection
+from bahdanau_jax.runtime.signals import Stopped
 from bahdanau_jax.validation import validate
+from bahdanau_jax.workdir.selection import parse_selection
 
 DEFAULT = Path(__file__).parent / "experiments" / "cmudict.py"
 
@@ -110,11 +110,11 @@ def main(argv: list[str]) -> None:
         _configure_jax()
         _join_processes()
         if _MODE.value == "explain":
-            from bahdanau_jax.explain import explain
+            from bahdanau_jax.modes.explain import explain
 
             explain(config, directory, sys.stdout)
             return
-        from bahdanau_jax.train import train
+        from bahdanau_jax.training.train import train
 
         origin = _INIT_FROM.value
         train(config, directory, _overrides(), None if origin is None else Path(origin))
@@ -124,7 +124,7 @@ def main(argv: list[str]) -> None:
             raise InputError(
                 f"--mode=compare reads finished runs; leave out --config.{overrides[0]}"
             )
-        from bahdanau_jax.comparison_report import report
+        from bahdanau_jax.comparison.comparison_report import report
 
         report(directory, sys.stdout)
         return
@@ -134,13 +134,13 @@ def main(argv: list[str]) -> None:
     if _MODE.value == "translate":
         decode_flags.run_translate(directory, which, decode)
         return
-    from bahdanau_jax.progress import say
-    from bahdanau_jax.run import open_run, open_run_split
+    from bahdanau_jax.evaluation.trained_run import open_run, open_run_split
+    from bahdanau_jax.terminal import say
 
     run = open_run(directory, which, decode)
     if _MODE.value == "evaluate":
-        from bahdanau_jax import results
-        from bahdanau_jax.gold_comparison import with_gold
+        from bahdanau_jax.evaluation.gold_comparison import with_gold
+        from bahdanau_jax.reports import results
 
         split = open_run_split(directory, run.config, _SPLIT.value, say)
         if _GOLD.value:
@@ -149,15 +149,15 @@ def main(argv: list[str]) -> None:
         results.print_figures(split.name, figures)
         results.print_parts(directory, split.name)
         return
-    from bahdanau_jax.given_pairs import given_texts
+    from bahdanau_jax.evaluation.given_pairs import given_texts
 
     texts = given_texts(run, directory, _SOURCE.value, _TARGET.value, _SPLIT.value)
     if _MODE.value == "score":
-        from bahdanau_jax.scoring import score
+        from bahdanau_jax.modes.score import score
 
         score(run, texts.pairs, sys.stdout)
         return
-    from bahdanau_jax.aligning import Drawing, align
+    from bahdanau_jax.modes.align import Drawing, align
 
     pictures = Path(_PICTURES.value or directory / "alignments" / "given")
     drawing = Drawing(pictures, _DRAW.value)
@@ -170,8 +170,8 @@ def _configure_jax() -> None:
     """Sets what a process of JAX has once: the cache of compiled programs, and the heap."""
     import jax
 
-    from bahdanau_jax.data import cache_directory
-    from bahdanau_jax.heap import keep_freed_memory
+    from bahdanau_jax.data.pipeline import cache_directory
+    from bahdanau_jax.runtime.setup import keep_freed_memory
 
     keep_freed_memory()
     if _DETERMINISTIC.value:
@@ -192,7 +192,7 @@ def _join_processes() -> None:
                 "--coordinator, --process and --processes belong to --distributed; add it"
             )
         return
-    from bahdanau_jax import processes
+    from bahdanau_jax.runtime import processes
 
     processes.join(*given)
 

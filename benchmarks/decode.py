@@ -20,15 +20,15 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
-from bahdanau_jax import decoding
-from bahdanau_jax.batching import decoding_batches
-from bahdanau_jax.corpus import normalize
-from bahdanau_jax.line_files import read_lines
-from bahdanau_jax.run import TrainedRun, make_model, open_run
-from bahdanau_jax.selection import parse_selection
-from bahdanau_jax.token_store import TokenStore
-from bahdanau_jax.translation import encode
-from bahdanau_jax.vocabulary import EOS
+from bahdanau_jax.data.batching import decoding_batches
+from bahdanau_jax.data.corpus import normalize
+from bahdanau_jax.data.token_store import TokenStore
+from bahdanau_jax.data.vocabularies import EOS
+from bahdanau_jax.evaluation import decoding
+from bahdanau_jax.evaluation.trained_run import TrainedRun, make_model, open_run
+from bahdanau_jax.lines import read_lines
+from bahdanau_jax.modes.translate import encode
+from bahdanau_jax.workdir.selection import parse_selection
 
 
 class Pass(NamedTuple):

@@ -21,9 +21,9 @@ from pathlib import Path
 
 import process_memory
 
-from bahdanau_jax import token_store
-from bahdanau_jax.batching import Batcher
-from bahdanau_jax.tokens import build_tokens
+from bahdanau_jax.data import token_store
+from bahdanau_jax.data.batching import Batcher
+from bahdanau_jax.data.vocabulary import build_tokens
 
 WORDS, SENTENCES, BATCHES = 5000, 20_000, 200
 

@@ -29,12 +29,12 @@ from pathlib import Path
 import jax
 import numpy as np
 
-from bahdanau_jax.checkpoint import Checkpoints
-from bahdanau_jax.optimizer import make_optimizer
-from bahdanau_jax.run import make_model
-from bahdanau_jax.state import create_state
-from bahdanau_jax.vocabulary import Vocabularies
-from bahdanau_jax.workdir import read_config
+from bahdanau_jax.data.vocabularies import Vocabularies
+from bahdanau_jax.evaluation.trained_run import make_model
+from bahdanau_jax.training.optimizer import make_optimizer
+from bahdanau_jax.training.state import create_state
+from bahdanau_jax.workdir.checkpoints import Checkpoints
+from bahdanau_jax.workdir.directory import read_config
 
 LAUNCH = Path(__file__).parents[1] / "launch.py"
 
@@ -133,7 +133,7 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=60.0, help="no new run after this time")
     arguments = parser.parse_args()
     processes = multiprocessing.get_context("forkserver")
-    processes.set_forkserver_preload(["bahdanau_jax.trainer", "kill_soak"])
+    processes.set_forkserver_preload(["bahdanau_jax.training.loop", "kill_soak"])
     scratch = Path(tempfile.mkdtemp(prefix="kill-soak-"))
     os.environ["XDG_CACHE_HOME"] = str(scratch / "cache")
     os.environ["JAX_COMPILATION_CACHE_DIR"] = str(scratch / "xla")

@@ -19,8 +19,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from bahdanau_jax import metrics, plots
-from bahdanau_jax.run import open_run, open_run_data
+from bahdanau_jax.evaluation import metrics
+from bahdanau_jax.evaluation.trained_run import open_run, open_run_data
+from bahdanau_jax.reports import plots
 
 ROOT = Path(__file__).parents[1]
 TASKS = ("reverse", "copy_insert")

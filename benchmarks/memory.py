@@ -21,8 +21,8 @@ import numpy as np
 import process_memory
 from contenders import InPyTorch, Ours
 
-from bahdanau_jax.batching import Batch
 from bahdanau_jax.config import Config
+from bahdanau_jax.data.batching import Batch
 from experiments import multi30k
 
 SCORES = ("additive", "projected", "dot")

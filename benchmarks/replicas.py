@@ -21,14 +21,14 @@ from collections.abc import Callable
 import jax
 import numpy as np
 
-from bahdanau_jax import parallel
-from bahdanau_jax.batching import Batch
-from bahdanau_jax.grid import with_values
-from bahdanau_jax.model import Seq2Seq
-from bahdanau_jax.optimizer import make_optimizer
-from bahdanau_jax.replicas import create_states, make_replica_step
-from bahdanau_jax.state import create_state
-from bahdanau_jax.step import make_train_step
+from bahdanau_jax.data.batching import Batch
+from bahdanau_jax.model.seq2seq import Seq2Seq
+from bahdanau_jax.runtime import devices
+from bahdanau_jax.sweeps.grid import with_values
+from bahdanau_jax.sweeps.replicas import create_states, make_replica_step
+from bahdanau_jax.training.optimizer import make_optimizer
+from bahdanau_jax.training.state import create_state
+from bahdanau_jax.training.step import make_train_step
 from experiments import cmudict
 
 SOURCE, TARGET = 32, 43  # entries of CMUdict's vocabularies
@@ -44,7 +44,7 @@ def main() -> None:
     counts = [int(text) for text in arguments.replicas.split(",")]
     config = cmudict.get_config()
     model = Seq2Seq(config.model, SOURCE, TARGET)
-    batch = parallel.shard(make_batch(config.train.batch_size))
+    batch = devices.shard(make_batch(config.train.batch_size))
     optimizer = make_optimizer(config.train, STEPS)
     alone = Timed(
         make_train_step(model, optimizer, config.train), create_state(model, optimizer, 0), batch
@@ -81,8 +81,8 @@ class Timed:
     """A compiled step and the seconds of its runs."""
 
     def __init__(self, function: Callable, state, batch):
-        self._state, self._batch = parallel.replicate(state), batch
-        step: jax.stages.Wrapped = parallel.on_devices(function, outputs=None, donate=True)  # type: ignore[assignment]
+        self._state, self._batch = devices.replicate(state), batch
+        step: jax.stages.Wrapped = devices.on_devices(function, outputs=None, donate=True)  # type: ignore[assignment]
         began = time.monotonic()
         self._step = step.lower(self._state, batch).compile()
         self.compiling = time.monotonic() - began

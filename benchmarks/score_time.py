@@ -18,8 +18,8 @@ import numpy as np
 from contenders import Ours
 from memory import SCORES, WORDS, configuration
 
-from bahdanau_jax.batching import Batch
-from bahdanau_jax.heap import keep_freed_memory
+from bahdanau_jax.data.batching import Batch
+from bahdanau_jax.runtime.setup import keep_freed_memory
 
 ROWS = 64
 

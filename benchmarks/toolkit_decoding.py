@@ -28,12 +28,12 @@ import toolkit_commands
 from decode import ours, read_sentences
 from turns import take_turns
 
-from bahdanau_jax.data import open_data
-from bahdanau_jax.heap import keep_freed_memory
-from bahdanau_jax.progress import say
-from bahdanau_jax.run import TrainedRun, open_run
-from bahdanau_jax.selection import parse_selection
-from bahdanau_jax.token_store import TokenStore
+from bahdanau_jax.data.pipeline import open_data
+from bahdanau_jax.data.token_store import TokenStore
+from bahdanau_jax.evaluation.trained_run import TrainedRun, open_run
+from bahdanau_jax.runtime.setup import keep_freed_memory
+from bahdanau_jax.terminal import say
+from bahdanau_jax.workdir.selection import parse_selection
 
 
 class Pass(NamedTuple):

@@ -47,8 +47,8 @@ from turns import take_turns
 from workloads import Epoch, configuration, open_epoch
 
 from bahdanau_jax.config import Config
-from bahdanau_jax.heap import keep_freed_memory
-from bahdanau_jax.progress import say
+from bahdanau_jax.runtime.setup import keep_freed_memory
+from bahdanau_jax.terminal import say
 
 NAMES = ("paper", "fed", "joeynmt", "opennmt", "opennmt_unfed")
 MODULES = {"joeynmt": "joeynmt", "opennmt": "onmt"}

@@ -33,8 +33,8 @@ import process_memory
 from contenders import PRODUCT, shape_of
 from workloads import NAMES, Workload, open_workload
 
-from bahdanau_jax.progress import say
-from bahdanau_jax.work import Size, step_work
+from bahdanau_jax.modes.work import Size, step_work
+from bahdanau_jax.terminal import say
 
 SIDES = ("ours", "pytorch")
 

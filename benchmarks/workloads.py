@@ -4,11 +4,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bahdanau_jax.batching import Batch, Batcher
 from bahdanau_jax.config import Config
-from bahdanau_jax.data import Data, cache_directory, open_data
-from bahdanau_jax.progress import say
-from bahdanau_jax.token_store import TokenStore
+from bahdanau_jax.data.batching import Batch, Batcher
+from bahdanau_jax.data.pipeline import Data, cache_directory, open_data
+from bahdanau_jax.data.token_store import TokenStore
+from bahdanau_jax.terminal import say
 from experiments import cmudict, multi30k, rnnsearch_50
 
 NAMES = ("small", "medium", "paper")

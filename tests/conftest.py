@@ -70,7 +70,7 @@ def corpus(tmp_path_factory) -> str:
 @pytest.fixture(scope="session")
 def trained(tmp_path_factory, corpus) -> Trained:
     """A run of tiny.config, trained in this process."""
-    from bahdanau_jax.train import train
+    from bahdanau_jax.training.train import train
 
     config, directory = tiny.config(corpus), tmp_path_factory.mktemp("trained") / "run"
     out, err = io.StringIO(), io.StringIO()

@@ -24,17 +24,17 @@ DATA |= {"pharaoh", "aer", "word_alignment", "diagnostics"}
 
 NO_SCIENCE_IMPORTS = {f"bahdanau_jax.{name}" for name in DATA} | {
     "absl",
-    "bahdanau_jax.checkpoint",
-    "bahdanau_jax.datasets",
-    "bahdanau_jax.evaluation",
-    "bahdanau_jax.parallel",
-    "bahdanau_jax.progress",
-    "bahdanau_jax.report",
-    "bahdanau_jax.run",
-    "bahdanau_jax.step",
-    "bahdanau_jax.train",
-    "bahdanau_jax.trainer",
-    "bahdanau_jax.workdir",
+    "bahdanau_jax.workdir.checkpoints",
+    "bahdanau_jax.data.datasets",
+    "bahdanau_jax.evaluation.evaluator",
+    "bahdanau_jax.runtime.devices",
+    "bahdanau_jax.terminal",
+    "bahdanau_jax.workdir.metrics_log",
+    "bahdanau_jax.evaluation.trained_run",
+    "bahdanau_jax.training.step",
+    "bahdanau_jax.training.train",
+    "bahdanau_jax.training.loop",
+    "bahdanau_jax.workdir.directory",
     "ml_collections",
     "orbax",
 }
@@ -130,10 +130,11 @@ def test_only_launch_imports_the_loop():
     sources = {k: v for k, v in module_sources().items() if k != "train"}
     sources |= {k: v for k, v in other_sources().items() if k.name != "launch.py"}
     found = {
-        name: imported_from(source, {"bahdanau_jax.train"}) for name, source in sources.items()
+        name: imported_from(source, {"bahdanau_jax.training.train"})
+        for name, source in sources.items()
     }
     assert not any(found.values()), found
-    assert imported_from((ROOT / "launch.py").read_text(), {"bahdanau_jax.train"})
+    assert imported_from((ROOT / "launch.py").read_text(), {"bahdanau_jax.training.train"})
 
 
 def test_nothing_imports_launch():
@@ -198,9 +199,9 @@ def test_every_file_can_be_read_in_one_sitting():
 @pytest.mark.parametrize(
     ("source", "found"),
     [
-        ("import bahdanau_jax.corpus", ["bahdanau_jax.corpus"]),
-        ("from bahdanau_jax import corpus", ["bahdanau_jax.corpus"]),
-        ("from bahdanau_jax.corpus import Corpus", 2),
+        ("import bahdanau_jax.data.corpus", ["bahdanau_jax.data.corpus"]),
+        ("from bahdanau_jax import corpus", ["bahdanau_jax.data.corpus"]),
+        ("from bahdanau_jax.data.corpus import Corpus", 2),
         ("import absl.flags as f", ["absl.flags"]),
         ("def f():\n    from absl import flags", 2),
         ("if True:\n    import orbax.checkpoint as ocp", ["orbax.checkpoint"]),
@@ -263,25 +264,30 @@ sys.argv = ["launch.py"]
 import launch
 import jax
 import numpy as np
-from bahdanau_jax import evaluation, parallel, report, run, translation, train
-from bahdanau_jax.batching import Batch
+from bahdanau_jax.evaluation import evaluator
+from bahdanau_jax.runtime import devices
+from bahdanau_jax.workdir import metrics_log
+from bahdanau_jax.evaluation import trained_run
+from bahdanau_jax.modes import translate
+from bahdanau_jax.training import train
+from bahdanau_jax.data.batching import Batch
 from bahdanau_jax.config import Config
-from bahdanau_jax.model import Seq2Seq
-from bahdanau_jax.optimizer import make_optimizer
-from bahdanau_jax.state import create_state
-from bahdanau_jax.step import make_train_step
+from bahdanau_jax.model.seq2seq import Seq2Seq
+from bahdanau_jax.training.optimizer import make_optimizer
+from bahdanau_jax.training.state import create_state
+from bahdanau_jax.training.step import make_train_step
 
 config = Config()
 config.model.embedding = config.model.encoder.units = config.model.decoder.units = 4
 config.model.attention.units = config.model.readout_units = 4
 config.train.optimizer = "sgd"
 model, optimizer = Seq2Seq(config.model, 7, 7), make_optimizer(config.train, 9)
-state = parallel.replicate(jax.jit(lambda: create_state(model, optimizer, 0))())
-step = parallel.on_devices(make_train_step(model, optimizer, config.train), outputs=None)
+state = devices.replicate(jax.jit(lambda: create_state(model, optimizer, 0))())
+step = devices.on_devices(make_train_step(model, optimizer, config.train), outputs=None)
 batch = Batch(np.full((2, 3), 5, np.int32), np.full((2, 3), 5, np.int32))
-state, _ = step(state, parallel.shard(batch))
+state, _ = step(state, devices.shard(batch))
 assert int(state.step) == 1
-with report.MetricsWriter(WORKDIR) as writer:
+with metrics_log.MetricsWriter(WORKDIR) as writer:
     writer.write(1, {"train/loss": 1.0})
 heavy = {"tensorflow", "torch", "tensorboard", "keras", "matplotlib"}
 print(sorted(heavy & set(sys.modules)))

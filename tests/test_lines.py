@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from bahdanau_jax.errors import InputError
-from bahdanau_jax.line_files import InOrder, chunks, open_input, open_output, read_lines
+from bahdanau_jax.lines import InOrder, chunks, open_input, open_output, read_lines
 
 # Bytes that are no UTF-8: lone surrogates, a byte that never occurs, an overlong form, a sequence
 # that is cut off, and a code point that there isn't.

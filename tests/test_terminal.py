@@ -7,7 +7,7 @@ import sys
 import textwrap
 import time
 
-from bahdanau_jax.progress import PLAIN_INTERVAL, Progress, say
+from bahdanau_jax.terminal import PLAIN_INTERVAL, Progress, say
 
 
 class Clock:
@@ -109,7 +109,7 @@ def test_a_terminal_gets_one_live_line_with_messages_above_it(monkeypatch):
 
 def test_results_on_standard_output_stay_clean_while_the_line_is_live():
     program = """
-        from bahdanau_jax.progress import Progress
+        from bahdanau_jax.terminal import Progress
         with Progress(2) as progress:
             progress.update(1, loss=1.0, tokens=5, padded=5)
             print("result")

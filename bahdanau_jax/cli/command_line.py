@@ -8,8 +8,8 @@ from pathlib import Path
 from absl import flags
 
 from bahdanau_jax import config as config_lib
+from bahdanau_jax.cli.recorded import PREFIX
 from bahdanau_jax.errors import InputError
-from bahdanau_jax.recorded import PREFIX
 
 # What Python says of a value, in words for people.
 _WORDS = {

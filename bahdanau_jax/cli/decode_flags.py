@@ -10,8 +10,8 @@ from absl import flags
 
 from bahdanau_jax.config import DecodeConfig
 from bahdanau_jax.errors import InputError
-from bahdanau_jax.selection import Selection, parse_selection
 from bahdanau_jax.validation import CHOICES
+from bahdanau_jax.workdir.selection import Selection, parse_selection
 
 _HELP = {
     "beam_size": "hypotheses kept a sentence; 1 is greedy search",
@@ -107,11 +107,11 @@ def run_translate(directory: Path, which: Selection, decode: dict[str, Any]) -> 
         raise InputError("--output and --alignments name the same file; give each its own")
     members = [(directory, which), *map(_member, _ENSEMBLE.value)]
     # Imported here, so that a wrong flag is answered at once.
-    from bahdanau_jax.ensemble import open_ensemble
-    from bahdanau_jax.hypothesis_lines import Wanted
-    from bahdanau_jax.line_files import open_input, open_output, read_lines
-    from bahdanau_jax.translation import translate
-    from bahdanau_jax.unknown_words import read_lexicon
+    from bahdanau_jax.evaluation.ensemble import open_ensemble
+    from bahdanau_jax.lines import open_input, open_output, read_lines
+    from bahdanau_jax.modes.hypothesis_lines import Wanted
+    from bahdanau_jax.modes.translate import translate
+    from bahdanau_jax.modes.unknown_words import read_lexicon
 
     lexicon = None
     if _REPLACE_UNK.value:

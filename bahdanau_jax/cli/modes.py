@@ -2,7 +2,7 @@
 
 from absl import flags
 
-from bahdanau_jax.decode_flags import FIELDS
+from bahdanau_jax.cli.decode_flags import FIELDS
 from bahdanau_jax.errors import InputError
 
 MODES = ("train", "evaluate", "translate", "score", "align", "compare", "explain")

@@ -10,12 +10,14 @@ from typing import Any
 from absl import flags
 from ml_collections import config_flags
 
-from bahdanau_jax import executors, recorded, workdir
+from bahdanau_jax.cli import recorded
 from bahdanau_jax.config import Config
 from bahdanau_jax.errors import InputError
-from bahdanau_jax.executors import Ended, Job
-from bahdanau_jax.grid import SWEEPS, Cell, expand
-from bahdanau_jax.progress import say
+from bahdanau_jax.sweeps import executors
+from bahdanau_jax.sweeps.executors import Ended, Job
+from bahdanau_jax.sweeps.grid import SWEEPS, Cell, expand
+from bahdanau_jax.terminal import say
+from bahdanau_jax.workdir import directory as workdir
 
 SWEEP = flags.DEFINE_multi_string(
     "sweep",
@@ -87,7 +89,7 @@ def start(
       SystemExit: with status 1, when the others have ended, if a cell failed.
     """
     # Below the flags, so that their help doesn't wait for it.
-    from bahdanau_jax import sweep
+    from bahdanau_jax.sweeps import sweep
 
     if (directory / workdir.CONFIG).exists():
         raise InputError(f"{directory} holds a run; choose another --workdir for the sweep")
@@ -113,9 +115,9 @@ def start(
 
 
 def _tune(config: Config, directory: Path, launch: Path) -> None:
-    from bahdanau_jax import tuning
-    from bahdanau_jax.metrics import higher_is_better
-    from bahdanau_jax.search_space import parse_space
+    from bahdanau_jax.evaluation.metrics import higher_is_better
+    from bahdanau_jax.sweeps import tuning
+    from bahdanau_jax.sweeps.search_space import parse_space
 
     space = parse_space(TUNE.value)
     metric = tuning.metric_of(METRIC.value, config)
@@ -127,7 +129,7 @@ def _tune(config: Config, directory: Path, launch: Path) -> None:
 
 
 def _train_replicas(config: Config, directory: Path, overrides: Sequence[str]) -> None:
-    from bahdanau_jax.replica_training import train_replicas
+    from bahdanau_jax.sweeps.replica_training import train_replicas
 
     cells = expand(
         config,
@@ -154,7 +156,7 @@ def _seeds(first: int, text: str) -> str:
 def _match(cells: list[Cell]) -> tuple[list[Cell], list[str]]:
     if not MATCH.value:
         return cells, []
-    from bahdanau_jax.matching import match_parameters
+    from bahdanau_jax.sweeps.matching import match_parameters
 
     matched, matches = match_parameters(cells, MATCH.value, say)
     return matched, [match.sentence() for match in matches]

@@ -11,8 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bahdanau_jax import significance
-from bahdanau_jax.cell_results import (
+from bahdanau_jax.comparison.results import (
     Configuration,
     Run,
     SweepResults,
@@ -20,9 +19,10 @@ from bahdanau_jax.cell_results import (
     read_results,
     read_test_set,
 )
-from bahdanau_jax.metrics import higher_is_better
-from bahdanau_jax.sentence_scores import SentenceSums, sentence_sums
-from bahdanau_jax.significance import Difference, Summary
+from bahdanau_jax.evaluation import significance
+from bahdanau_jax.evaluation.metrics import higher_is_better
+from bahdanau_jax.evaluation.sentence_scores import SentenceSums, sentence_sums
+from bahdanau_jax.evaluation.significance import Difference, Summary
 
 # Names of figures that stand in tables, in this order, where a result has them.
 SHOWN = ("wer", "per", "bleu", "chrf", "ter", "exact_match", "nll_per_token", "aer")

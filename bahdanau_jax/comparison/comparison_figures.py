@@ -6,11 +6,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from bahdanau_jax import charts, significance
-from bahdanau_jax.cell_results import Configuration, Run
-from bahdanau_jax.comparison import Comparison, is_on_front, metric_name
-from bahdanau_jax.metrics import LengthBucket, by_length, higher_is_better
-from bahdanau_jax.sample_alignments import Sample
+from bahdanau_jax.comparison.compare import Comparison, is_on_front, metric_name
+from bahdanau_jax.comparison.results import Configuration, Run
+from bahdanau_jax.comparison.sample_alignments import Sample
+from bahdanau_jax.evaluation import significance
+from bahdanau_jax.evaluation.metrics import LengthBucket, by_length, higher_is_better
+from bahdanau_jax.reports import charts
 
 BUCKETS = 8  # of source lengths, about
 

@@ -5,8 +5,8 @@ import json
 import math
 from collections.abc import Iterable, Sequence
 
-from bahdanau_jax import charts, comparison_figures
-from bahdanau_jax.comparison import (
+from bahdanau_jax.comparison import comparison_figures
+from bahdanau_jax.comparison.compare import (
     Comparison,
     Pair,
     command_lines,
@@ -14,8 +14,9 @@ from bahdanau_jax.comparison import (
     metric_name,
     spread,
 )
-from bahdanau_jax.metrics import higher_is_better
-from bahdanau_jax.sample_alignments import Sample
+from bahdanau_jax.comparison.sample_alignments import Sample
+from bahdanau_jax.evaluation.metrics import higher_is_better
+from bahdanau_jax.reports import charts
 
 _DEVELOPMENT = ("dev/wer", "dev/bleu", "dev/nll_per_token")  # beside all figures of test splits
 

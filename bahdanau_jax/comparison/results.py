@@ -7,13 +7,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bahdanau_jax import manifest, report, sweep, workdir
 from bahdanau_jax.config import Config, field_paths
-from bahdanau_jax.corpus import Corpus
+from bahdanau_jax.data.corpus import Corpus
+from bahdanau_jax.data.vocabularies import Vocabularies
 from bahdanau_jax.errors import InputError
-from bahdanau_jax.field_values import short_name
-from bahdanau_jax.grid import Point, value_of
-from bahdanau_jax.vocabulary import Vocabularies
+from bahdanau_jax.fields import short_name
+from bahdanau_jax.sweeps import sweep
+from bahdanau_jax.sweeps.grid import Point, value_of
+from bahdanau_jax.workdir import directory as workdir
+from bahdanau_jax.workdir import manifest, metrics_log
 
 SEEDS = ("seed", "data.seed")  # fields whose values repeat a configuration
 
@@ -202,15 +204,15 @@ def _read_run(directory: Path, values: Point) -> Run:
         directory,
         values,
         workdir.read_config(directory),
-        report.read_result(directory) or {},
-        report.read_metrics(directory),
+        metrics_log.read_result(directory) or {},
+        metrics_log.read_metrics(directory),
         starts[-1] if starts else {},
     )
 
 
 def _unfinished(directory: Path) -> str:
     try:
-        step = report.read_metrics(directory)[-1]["step"]
+        step = metrics_log.read_metrics(directory)[-1]["step"]
     except (InputError, IndexError):
         return "not begun"
     return f"not finished: it is at step {step:,}"

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bahdanau_jax.cell_results import Configuration, TestSet
+from bahdanau_jax.comparison.results import Configuration, TestSet
 
 SAMPLES = 3
 LONGEST = 16  # source tokens, so that heat maps fit side by side

@@ -11,10 +11,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from bahdanau_jax.data.layout import Layout
+from bahdanau_jax.data.shapes import assign_shapes, choose_shapes, length_histogram, round_up
+from bahdanau_jax.data.token_store import TokenStore
 from bahdanau_jax.errors import InputError
-from bahdanau_jax.layout import Layout
-from bahdanau_jax.shapes import assign_shapes, choose_shapes, length_histogram, round_up
-from bahdanau_jax.token_store import TokenStore
 
 _FULL_BATCH_LENGTH = 128  # longer sentences are evaluated fewer at a time
 _WINDOWS_COUNTED = 500  # windows that stand for all of them while shapes are compared

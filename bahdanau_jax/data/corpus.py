@@ -11,12 +11,12 @@ import unicodedata
 from collections.abc import Callable, Iterator
 from typing import Protocol
 
-from bahdanau_jax import file_stamps
 from bahdanau_jax.config import DataConfig
+from bahdanau_jax.data import file_stamps
+from bahdanau_jax.data.gold_links import GoldLinks
+from bahdanau_jax.data.text_files import TextSource, TsvSource
+from bahdanau_jax.data.tfds_source import TfdsSource
 from bahdanau_jax.errors import InputError
-from bahdanau_jax.pharaoh import GoldLinks
-from bahdanau_jax.sources import TextSource, TsvSource
-from bahdanau_jax.tfds_source import TfdsSource
 
 _DEV_NAMES = ("validation", "val", "valid")
 

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from bahdanau_jax.tokens import write_whole
+from bahdanau_jax.data.vocabulary import write_whole
 
 _SETTLED = 2.0  # seconds: a file changed later than this might change again within its clock's tick
 

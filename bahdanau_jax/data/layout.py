@@ -8,7 +8,7 @@ import math
 
 import numpy as np
 
-from bahdanau_jax.shapes import next_shapes
+from bahdanau_jax.data.shapes import next_shapes
 
 
 class Layout:

@@ -10,8 +10,8 @@ from typing import Self
 
 import sentencepiece
 
+from bahdanau_jax.data.vocabulary import BOS, EOS, PAD, UNK, UNKNOWN_MARK, Vocabulary, digest
 from bahdanau_jax.errors import InputError
-from bahdanau_jax.tokens import BOS, EOS, PAD, UNK, UNKNOWN_MARK, Vocabulary, digest
 
 PIECE_KINDS = ("unigram", "bpe")
 _SPACE = "▁"  # how pieces write a space

@@ -9,14 +9,14 @@ from typing import NamedTuple
 
 import platformdirs
 
-from bahdanau_jax import file_stamps, token_store
 from bahdanau_jax.config import DataConfig
-from bahdanau_jax.corpus import Corpus, Example
+from bahdanau_jax.data import file_stamps, token_store
+from bahdanau_jax.data.corpus import Corpus, Example
+from bahdanau_jax.data.gold_links import GoldLinks
+from bahdanau_jax.data.token_store import StoreError, TokenStore
+from bahdanau_jax.data.vocabularies import Vocabularies, build_vocabularies
 from bahdanau_jax.errors import InputError
-from bahdanau_jax.pharaoh import GoldLinks
-from bahdanau_jax.progress import counted
-from bahdanau_jax.token_store import StoreError, TokenStore
-from bahdanau_jax.vocabulary import Vocabularies, build_vocabularies
+from bahdanau_jax.terminal import counted
 
 
 class EvaluationSplit(NamedTuple):

@@ -5,7 +5,7 @@ import pathlib
 from collections.abc import Iterator
 
 from bahdanau_jax.errors import InputError
-from bahdanau_jax.progress import counted
+from bahdanau_jax.terminal import counted
 
 _DEV_NAMES = ("dev", "val", "valid", "validation")
 _BOM = b"\xef\xbb\xbf"

@@ -6,9 +6,9 @@ import pathlib
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from bahdanau_jax.data.gold_links import GoldLinks, parse_line, reverse
 from bahdanau_jax.errors import InputError
-from bahdanau_jax.pharaoh import GoldLinks, parse_line, reverse
-from bahdanau_jax.progress import say
+from bahdanau_jax.terminal import say
 
 if TYPE_CHECKING:
     from tensorflow_datasets.core import DatasetBuilder
@@ -60,13 +60,13 @@ class TfdsSource:
     @property
     def alignment(self) -> Callable[[str], list[int]] | None:
         """The rule that made the data set's targets, of `datasets.synthetic`; None for others."""
-        from bahdanau_jax.datasets.synthetic import Synthetic
+        from bahdanau_jax.data.datasets.synthetic import Synthetic
 
         return self._builder.alignment if isinstance(self._builder, Synthetic) else None
 
     def links(self, split: str) -> list[GoldLinks] | None:
         """Returns the gold links of every example of `split`; None where the set has none."""
-        from bahdanau_jax.datasets.greek_nt import GreekNt
+        from bahdanau_jax.data.datasets.greek_nt import GreekNt
 
         if not isinstance(self._builder, GreekNt) or {*self._features} != {"greek", "english"}:
             return None
@@ -126,7 +126,7 @@ def _builder(name: str, directory: str | None) -> "DatasetBuilder":
     # Imported here and not above: it takes a second, and text files don't need it.
     import tensorflow_datasets as tfds
 
-    from bahdanau_jax import datasets
+    from bahdanau_jax.data import datasets
 
     own = {builder.name: builder for builder in datasets.BUILDERS}
     if name in own:

@@ -12,9 +12,8 @@ from collections.abc import Iterable, Iterator
 from typing import Self
 
 from bahdanau_jax.config import VocabularyConfig
-from bahdanau_jax.errors import InputError
-from bahdanau_jax.pieces import PIECE_KINDS, PieceVocabulary, build_pieces
-from bahdanau_jax.tokens import (
+from bahdanau_jax.data.pieces import PIECE_KINDS, PieceVocabulary, build_pieces
+from bahdanau_jax.data.vocabulary import (
     BOS,
     EOS,
     PAD,
@@ -27,6 +26,7 @@ from bahdanau_jax.tokens import (
     digest,
     write_whole,
 )
+from bahdanau_jax.errors import InputError
 
 __all__ = [
     "BOS",

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from bahdanau_jax.pharaoh import GoldLinks, Link
+from bahdanau_jax.data.gold_links import GoldLinks, Link
 
 
 @dataclasses.dataclass(frozen=True)

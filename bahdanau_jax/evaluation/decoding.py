@@ -7,14 +7,14 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from bahdanau_jax import parallel
-from bahdanau_jax.batching import decoding_batches
-from bahdanau_jax.beam import Hypotheses, Sentences, search
 from bahdanau_jax.config import DecodeConfig
-from bahdanau_jax.model import Seq2Seq
-from bahdanau_jax.shapes import round_up
-from bahdanau_jax.token_store import TokenStore
-from bahdanau_jax.vocabulary import EOS, PAD
+from bahdanau_jax.data.batching import decoding_batches
+from bahdanau_jax.data.shapes import round_up
+from bahdanau_jax.data.token_store import TokenStore
+from bahdanau_jax.data.vocabularies import EOS, PAD
+from bahdanau_jax.model.seq2seq import Seq2Seq
+from bahdanau_jax.runtime import devices
+from bahdanau_jax.search.beam import Hypotheses, Sentences, search
 
 ALIGNMENT_BYTES = 1 << 30  # a batch of very long sentences whose alignments need more has none
 
@@ -84,7 +84,7 @@ class Search:
             longest = int(self._limit(np.array(source.shape[1]))) + width
             needed = 4 * source.size * longest * max(nbest, self._config.beam_size)
             record = alignments and needed <= ALIGNMENT_BYTES
-            found = self._compiled(longest, nbest, record)(params, parallel.shard(batch))
+            found = self._compiled(longest, nbest, record)(params, devices.shard(batch))
             # The next batch is searched while the host reads this one.
             if running is not None:
                 yield from _read(*running)
@@ -117,7 +117,7 @@ class Search:
                     record=record,
                 )
 
-            self._functions[key] = parallel.on_devices(found, outputs=0)
+            self._functions[key] = devices.on_devices(found, outputs=0)
         return self._functions[key]
 
     @staticmethod

@@ -13,11 +13,11 @@ import jax
 import jax.numpy as jnp
 
 from bahdanau_jax import config as config_lib
-from bahdanau_jax import parallel
 from bahdanau_jax.errors import InputError
-from bahdanau_jax.evaluation import Evaluator
-from bahdanau_jax.run import TrainedRun, make_model, open_run
-from bahdanau_jax.selection import Selection
+from bahdanau_jax.evaluation.evaluator import Evaluator
+from bahdanau_jax.evaluation.trained_run import TrainedRun, make_model, open_run
+from bahdanau_jax.runtime import devices
+from bahdanau_jax.workdir.selection import Selection
 
 
 def open_ensemble(
@@ -41,7 +41,7 @@ def open_ensemble(
     for (directory, _), other in zip(members[1:], others, strict=True):
         _check_alike(members[0][0], first, directory, other)
     params = [run.params for run in (first, *others)]
-    stacked = parallel.replicate(jax.tree.map(lambda *leaves: jnp.stack(leaves), *params))
+    stacked = devices.replicate(jax.tree.map(lambda *leaves: jnp.stack(leaves), *params))
     model = make_model(first.config, first.vocabularies)
     evaluator = Evaluator(model, first.config, first.vocabularies, members=len(params))
     return dataclasses.replace(first, params=stacked, evaluator=evaluator)

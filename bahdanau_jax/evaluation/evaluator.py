@@ -7,16 +7,17 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
-from bahdanau_jax import metrics, parallel
-from bahdanau_jax.batching import evaluation_batches
 from bahdanau_jax.config import Config
-from bahdanau_jax.data import EvaluationSplit
-from bahdanau_jax.decoding import Output, Search
-from bahdanau_jax.diagnostics import diagnostics
-from bahdanau_jax.model import Seq2Seq
-from bahdanau_jax.step import make_eval_step
-from bahdanau_jax.token_store import TokenStore
-from bahdanau_jax.vocabulary import Vocabularies
+from bahdanau_jax.data.batching import evaluation_batches
+from bahdanau_jax.data.pipeline import EvaluationSplit
+from bahdanau_jax.data.token_store import TokenStore
+from bahdanau_jax.data.vocabularies import Vocabularies
+from bahdanau_jax.evaluation import metrics
+from bahdanau_jax.evaluation.decoding import Output, Search
+from bahdanau_jax.evaluation.diagnostics import diagnostics
+from bahdanau_jax.model.seq2seq import Seq2Seq
+from bahdanau_jax.runtime import devices
+from bahdanau_jax.training.step import make_eval_step
 
 
 class Likelihood(NamedTuple):
@@ -55,7 +56,7 @@ class Evaluator:
         self.vocabularies = vocabularies
         self.search = Search(model, config.decode, members)
         self._config = config
-        self._eval_step = parallel.on_devices(make_eval_step(model), outputs=0)
+        self._eval_step = devices.on_devices(make_eval_step(model), outputs=0)
 
     def likelihood(self, params: dict, pairs: TokenStore) -> Likelihood:
         """Computes the likelihood of every pair's target, each exactly once.
@@ -67,7 +68,7 @@ class Evaluator:
         nll, tokens = np.zeros(len(pairs)), np.zeros(len(pairs), np.int64)
         rows = self._config.decode.batch_size
         for numbers, batch in evaluation_batches(pairs, rows, multiple=jax.device_count()):
-            sums = self._eval_step(params, parallel.shard(batch))
+            sums = self._eval_step(params, devices.shard(batch))
             nll[numbers] = np.asarray(sums.nll).reshape(-1)[: len(numbers)]
             tokens[numbers] = np.asarray(sums.tokens).reshape(-1)[: len(numbers)]
         return Likelihood(nll, tokens)

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 import jax
 import numpy as np
 
-from bahdanau_jax import parallel
-from bahdanau_jax.batching import evaluation_batches
-from bahdanau_jax.run import TrainedRun, make_model
-from bahdanau_jax.token_store import TokenStore
+from bahdanau_jax.data.batching import evaluation_batches
+from bahdanau_jax.data.token_store import TokenStore
+from bahdanau_jax.evaluation.trained_run import TrainedRun, make_model
+from bahdanau_jax.runtime import devices
 
 
 class Forcing:
@@ -23,7 +23,7 @@ class Forcing:
             _, alignments = model.apply({"params": params}, batch.source, batch.target)
             return alignments
 
-        self._attend = parallel.on_devices(attend, outputs=0)
+        self._attend = devices.on_devices(attend, outputs=0)
 
     def alignments(self, pairs: TokenStore) -> Iterator[tuple[int, np.ndarray]]:
         """Yields each pair's alignments, the longest pairs first.
@@ -37,7 +37,7 @@ class Forcing:
         """
         rows = self._run.config.decode.batch_size
         for numbers, batch in evaluation_batches(pairs, rows, multiple=jax.device_count()):
-            found = np.asarray(self._attend(self._run.params, parallel.shard(batch)))
+            found = np.asarray(self._attend(self._run.params, devices.shard(batch)))
             found = found.reshape(-1, *found.shape[2:])
             for row, number in enumerate(numbers):
                 target, source = pairs.target_lengths[number], pairs.source_lengths[number]

@@ -6,14 +6,14 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from bahdanau_jax import fingerprints
-from bahdanau_jax.corpus import normalize
+from bahdanau_jax.data.corpus import normalize
+from bahdanau_jax.data.gold_links import GoldLinks, read_gold
+from bahdanau_jax.data.text_files import read_pairs
+from bahdanau_jax.data.token_store import TokenStore
 from bahdanau_jax.errors import InputError
-from bahdanau_jax.pharaoh import GoldLinks, read_gold
-from bahdanau_jax.progress import counted, say
-from bahdanau_jax.run import TrainedRun, open_run_data
-from bahdanau_jax.sources import read_pairs
-from bahdanau_jax.token_store import TokenStore
+from bahdanau_jax.evaluation.trained_run import TrainedRun, open_run_data
+from bahdanau_jax.terminal import counted, say
+from bahdanau_jax.workdir import fingerprints
 
 CHUNK = 4096  # pairs that are sorted by length together, and held in memory
 

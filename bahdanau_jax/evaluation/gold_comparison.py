@@ -3,15 +3,20 @@
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from bahdanau_jax import aer
-from bahdanau_jax.aer import LinkCounts
-from bahdanau_jax.aligning import align_pairs
-from bahdanau_jax.data import EvaluationSplit
-from bahdanau_jax.forcing import Forcing
-from bahdanau_jax.given_pairs import GivenPairs, read_links
-from bahdanau_jax.pharaoh import GoldLinks
-from bahdanau_jax.run import TrainedRun
-from bahdanau_jax.word_alignment import WordAlignment
+from bahdanau_jax.data.gold_links import GoldLinks
+from bahdanau_jax.data.pipeline import EvaluationSplit
+from bahdanau_jax.evaluation.alignment_measures import (
+    LinkCounts,
+    argmax_links,
+    count_links,
+    diagonal_links,
+    threshold_links,
+)
+from bahdanau_jax.evaluation.forcing import Forcing
+from bahdanau_jax.evaluation.given_pairs import GivenPairs, read_links
+from bahdanau_jax.evaluation.trained_run import TrainedRun
+from bahdanau_jax.evaluation.word_alignment import WordAlignment
+from bahdanau_jax.modes.align import align_pairs
 
 THRESHOLDS = (0.05, 0.1, 0.2, 0.3, 0.5)
 
@@ -71,14 +76,14 @@ def count_methods(alignments: Iterable[WordAlignment], gold: Sequence[GoldLinks]
     """
     argmax, methods = [], {}
     for alignment, known in zip(alignments, gold, strict=True):
-        chosen = {"argmax": aer.argmax_links(alignment.weights)}
+        chosen = {"argmax": argmax_links(alignment.weights)}
         for threshold in THRESHOLDS:
-            chosen[f"threshold {threshold}"] = aer.threshold_links(alignment.weights, threshold)
+            chosen[f"threshold {threshold}"] = threshold_links(alignment.weights, threshold)
         sizes = len(alignment.source), len(alignment.target)
-        chosen["diagonal"] = aer.diagonal_links(*sizes)
-        chosen["uniform"] = aer.argmax_links(alignment.uniform)
+        chosen["diagonal"] = diagonal_links(*sizes)
+        chosen["uniform"] = argmax_links(alignment.uniform)
         for name, links in chosen.items():
-            counts = aer.count_links(links, known)
+            counts = count_links(links, known)
             methods[name] = methods.get(name, LinkCounts()) + counts
             if name == "argmax":
                 argmax.append(counts)

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bahdanau_jax import metrics
+from bahdanau_jax.evaluation import metrics
 
 
 class SentenceSums(NamedTuple):

@@ -7,16 +7,18 @@ from typing import Any
 
 import jax
 
-from bahdanau_jax import fingerprints, parallel, workdir
-from bahdanau_jax.averaging import restore_average
-from bahdanau_jax.checkpoint import Checkpoints
 from bahdanau_jax.config import Config
-from bahdanau_jax.data import Data, EvaluationSplit, open_data
-from bahdanau_jax.evaluation import Evaluator
-from bahdanau_jax.model import Seq2Seq, initial_params
-from bahdanau_jax.selection import Average, Selection
+from bahdanau_jax.data.pipeline import Data, EvaluationSplit, open_data
+from bahdanau_jax.data.vocabularies import Vocabularies
+from bahdanau_jax.evaluation.evaluator import Evaluator
+from bahdanau_jax.model.seq2seq import Seq2Seq, initial_params
+from bahdanau_jax.runtime import devices
 from bahdanau_jax.validation import validate
-from bahdanau_jax.vocabulary import Vocabularies
+from bahdanau_jax.workdir import directory as workdir
+from bahdanau_jax.workdir import fingerprints
+from bahdanau_jax.workdir.averaging import restore_average
+from bahdanau_jax.workdir.checkpoints import Checkpoints
+from bahdanau_jax.workdir.selection import Average, Selection
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,7 +67,7 @@ def open_run(
     vocabularies = Vocabularies.load(directory / "vocabulary")
     fingerprints.check(directory, {"vocabularies": vocabularies.fingerprint})
     model = make_model(config, vocabularies)
-    template = parallel.abstract(jax.eval_shape(lambda: initial_params(model, jax.random.key(0))))
+    template = devices.abstract(jax.eval_shape(lambda: initial_params(model, jax.random.key(0))))
     with Checkpoints(directory / "checkpoints") as checkpoints:
         if isinstance(which, Average):
             restored = restore_average(checkpoints, template, which.count)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bahdanau_jax.vocabulary import Vocabularies, Vocabulary
+from bahdanau_jax.data.vocabularies import Vocabularies, Vocabulary
 
 
 class WordAlignment(NamedTuple):

@@ -12,8 +12,8 @@ import jax.numpy as jnp
 from jax import Array
 
 from bahdanau_jax.config import AttentionConfig
-from bahdanau_jax.initialization import Initialization
-from bahdanau_jax.scores import AdditiveScore, score_class
+from bahdanau_jax.model.initialization import Initialization
+from bahdanau_jax.model.scores import AdditiveScore, score_class
 
 
 class Memory(NamedTuple):
@@ -134,7 +134,7 @@ class Attention(nn.Module):
     def _fused(self, query: Array, memory: Memory) -> tuple[Array, Array]:
         """Attends by the kernel, which computes the additive score too."""
         # Imported here: Pallas is slow to import, and few use it.
-        from bahdanau_jax.fused_attention import fused_attention
+        from bahdanau_jax.model.kernels.fused_attention import fused_attention
 
         score = self.score
         assert isinstance(score, AdditiveScore)

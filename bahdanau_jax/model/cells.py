@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from bahdanau_jax.config import ModelConfig
-from bahdanau_jax.initialization import Initialization, initialization, per_gate
+from bahdanau_jax.model.initialization import Initialization, initialization, per_gate
 
 CellState: TypeAlias = tuple[Array, ...]
 

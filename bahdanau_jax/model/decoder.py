@@ -10,12 +10,12 @@ import flax.linen as nn
 import jax.numpy as jnp
 from jax import Array
 
-from bahdanau_jax import additive_recurrence
-from bahdanau_jax.attention import Attention, Memory
-from bahdanau_jax.cells import CellState, make_cell
 from bahdanau_jax.config import ModelConfig
-from bahdanau_jax.encoder import annotation_units
-from bahdanau_jax.initialization import initialization
+from bahdanau_jax.model.attention import Attention, Memory
+from bahdanau_jax.model.cells import CellState, make_cell
+from bahdanau_jax.model.encoder import annotation_units
+from bahdanau_jax.model.initialization import initialization
+from bahdanau_jax.model.kernels import additive_decoder
 
 
 class DecoderState(NamedTuple):
@@ -198,7 +198,7 @@ class Decoder(nn.Module):
         """
         projected = self.attention_cell.project(embedded)
         start = self.initial_state(memory)
-        if additive_recurrence.covers(self.config):
+        if additive_decoder.covers(self.config):
             return self._complete(self._recur(start, projected, memory))
         scan = nn.scan(
             AttentionCell.__call__,
@@ -220,8 +220,8 @@ class Decoder(nn.Module):
         """Runs the same steps as the scan over `AttentionCell`, by a faster loop."""
         cell, score = self.attention_cell.cell[0], self.attention_cell.attention.score
         b_u = None if self.config.gru_reset == "before" else cell.b_u
-        weights = additive_recurrence.Weights(score.W_a, score.vector(), cell.U, cell.C, b_u)
-        steps = additive_recurrence.recur(
+        weights = additive_decoder.Weights(score.W_a, score.vector(), cell.U, cell.C, b_u)
+        steps = additive_decoder.recur(
             weights, start.cells[0][0], projected, memory.annotations, memory.keys, memory.mask
         )
         states = steps.before

@@ -9,9 +9,9 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from bahdanau_jax import gru_gradient
-from bahdanau_jax.cells import RecurrentCell, make_cell
 from bahdanau_jax.config import ModelConfig
+from bahdanau_jax.model.cells import RecurrentCell, make_cell
+from bahdanau_jax.model.kernels import gru
 
 
 class Encoder(nn.Module):
@@ -82,8 +82,8 @@ def recur(cell: RecurrentCell, inputs: Array, mask: Array, *, reverse: bool) -> 
     Returns:
       The hidden states, `float32[S, B, H]`; at padding they repeat a neighbour's.
     """
-    if gru_gradient.covers(cell):
-        return gru_gradient.recur(cell, cell.project(inputs), mask, reverse=reverse)
+    if gru.covers(cell):
+        return gru.recur(cell, cell.project(inputs), mask, reverse=reverse)
 
     def step(cell, state, inputs):
         projected, real = inputs

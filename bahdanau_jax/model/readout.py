@@ -5,8 +5,8 @@ import jax.numpy as jnp
 from jax import Array
 
 from bahdanau_jax.config import ModelConfig
-from bahdanau_jax.encoder import annotation_units
-from bahdanau_jax.initialization import initialization
+from bahdanau_jax.model.encoder import annotation_units
+from bahdanau_jax.model.initialization import initialization
 
 
 class Readout(nn.Module):

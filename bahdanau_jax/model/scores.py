@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from bahdanau_jax.config import AttentionConfig
-from bahdanau_jax.initialization import Initialization
+from bahdanau_jax.model.initialization import Initialization
 
 
 def tanh_energies(query: Array, keys: Array, v_a: Array) -> Array:

@@ -6,14 +6,14 @@ import flax.linen as nn
 import jax.numpy as jnp
 from jax import Array
 
-from bahdanau_jax.attention import Memory
 from bahdanau_jax.config import ModelConfig
-from bahdanau_jax.decoder import Decoder, DecoderState
-from bahdanau_jax.dropout import Noise, Place, dropout
-from bahdanau_jax.encoder import Encoder
-from bahdanau_jax.initialization import initialization
-from bahdanau_jax.output_loss import output_loss, output_nll
-from bahdanau_jax.readout import Readout, readout_units
+from bahdanau_jax.model.attention import Memory
+from bahdanau_jax.model.decoder import Decoder, DecoderState
+from bahdanau_jax.model.dropout import Noise, Place, dropout
+from bahdanau_jax.model.encoder import Encoder
+from bahdanau_jax.model.initialization import initialization
+from bahdanau_jax.model.kernels.output_loss import output_loss, output_nll
+from bahdanau_jax.model.readout import Readout, readout_units
 
 PAD, BOS = 0, 1  # as in vocabulary.py, which the science doesn't import
 

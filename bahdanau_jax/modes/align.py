@@ -5,15 +5,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TextIO
 
-from bahdanau_jax import aer
-from bahdanau_jax.alignment_page import END, alignment_page
-from bahdanau_jax.forcing import Forcing
-from bahdanau_jax.given_pairs import GivenPairs, GivenTexts, chunks
-from bahdanau_jax.pharaoh import GoldLinks, format_line
-from bahdanau_jax.progress import counted, say
-from bahdanau_jax.run import TrainedRun
-from bahdanau_jax.word_alignment import WordAlignment, word_alignment, word_rows
-from bahdanau_jax.workdir import make, write_atomically
+from bahdanau_jax.data.gold_links import GoldLinks, format_line
+from bahdanau_jax.evaluation import alignment_measures
+from bahdanau_jax.evaluation.forcing import Forcing
+from bahdanau_jax.evaluation.given_pairs import GivenPairs, GivenTexts, chunks
+from bahdanau_jax.evaluation.trained_run import TrainedRun
+from bahdanau_jax.evaluation.word_alignment import WordAlignment, word_alignment, word_rows
+from bahdanau_jax.reports.alignment_page import END, alignment_page
+from bahdanau_jax.terminal import counted, say
+from bahdanau_jax.workdir.directory import make, write_atomically
 
 PAGE = "alignments.html"
 LONGEST_DRAWN = 100  # words a side; longer pairs make unreadable pictures
@@ -55,13 +55,13 @@ def align(
       InputError: what gives the pairs finds a fault in them, or the directory can't be made.
     """
     drawn: dict[int, WordAlignment] = {}
-    counts, forcing, number = aer.LinkCounts(), Forcing(run), 0
+    counts, forcing, number = alignment_measures.LinkCounts(), Forcing(run), 0
     for given in chunks(run, texts.pairs):
         for alignment in align_pairs(run, forcing, given):
-            found = aer.links(alignment.weights, threshold)
+            found = alignment_measures.links(alignment.weights, threshold)
             out.write(format_line(found) + "\n")
             if texts.gold is not None:
-                counts += aer.count_links(found, texts.gold[number])
+                counts += alignment_measures.count_links(found, texts.gold[number])
             sizes = len(alignment.source), len(alignment.target)
             if len(drawn) < drawing.count and min(sizes) and max(sizes) <= LONGEST_DRAWN:
                 drawn[number] = alignment
@@ -89,7 +89,7 @@ def _draw(
     drawn: dict[int, WordAlignment], drawing: Drawing, query: str, gold: list[GoldLinks] | None
 ) -> None:
     # Imported here: Matplotlib would make every start longer.
-    from bahdanau_jax import plots
+    from bahdanau_jax.reports import plots
 
     directory = make(drawing.directory)
     for number, alignment in drawn.items():

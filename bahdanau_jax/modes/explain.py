@@ -12,19 +12,20 @@ from typing import Any, NamedTuple, TextIO
 import jax
 import numpy as np
 
-from bahdanau_jax import parallel, workdir
-from bahdanau_jax.batching import Batch
 from bahdanau_jax.config import Config, DataConfig
-from bahdanau_jax.device_memory import StepMemory, planned
+from bahdanau_jax.data.batching import Batch
+from bahdanau_jax.data.vocabularies import Vocabularies
 from bahdanau_jax.errors import InputError
-from bahdanau_jax.model import Seq2Seq, initial_params
-from bahdanau_jax.optimizer import make_optimizer
-from bahdanau_jax.origins import choices
-from bahdanau_jax.progress import say
-from bahdanau_jax.state import TrainState, create_state
-from bahdanau_jax.step import make_train_step
-from bahdanau_jax.vocabulary import Vocabularies
-from bahdanau_jax.work import Size, step_work, tanh_count
+from bahdanau_jax.model.seq2seq import Seq2Seq, initial_params
+from bahdanau_jax.modes.origins import choices
+from bahdanau_jax.modes.work import Size, step_work, tanh_count
+from bahdanau_jax.runtime import devices
+from bahdanau_jax.terminal import say
+from bahdanau_jax.training.device_memory import StepMemory, planned
+from bahdanau_jax.training.optimizer import make_optimizer
+from bahdanau_jax.training.state import TrainState, create_state
+from bahdanau_jax.training.step import make_train_step
+from bahdanau_jax.workdir import directory as workdir
 
 # Entries taken for a vocabulary that keeps whatever occurs, while nobody has read the data.
 STAND_INS = {"characters": 100, "symbols": 100, "words": 50_000}
@@ -156,17 +157,17 @@ def step_memory(model: Seq2Seq, config: Config, size: Size) -> StepMemory:
       size: the batch, over all devices.
     """
     optimizer = make_optimizer(config.train, config.train.steps)
-    state: TrainState = parallel.abstract(
+    state: TrainState = devices.abstract(
         jax.eval_shape(lambda: create_state(model, optimizer, config.seed))
     )
     batch = Batch(
         np.zeros((size.rows, size.source), np.int32), np.zeros((size.rows, size.target), np.int32)
     )
-    step = parallel.on_devices(
+    step = devices.on_devices(
         make_train_step(model, optimizer, config.train), outputs=None, donate=True
     )
     lower: Any = step
-    return planned(lower.lower(state, parallel.shard(batch)).compile())
+    return planned(lower.lower(state, devices.shard(batch)).compile())
 
 
 def _print_parameters(model: Seq2Seq, stream: TextIO) -> None:

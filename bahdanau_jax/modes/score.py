@@ -4,9 +4,9 @@ import math
 from collections.abc import Iterable
 from typing import TextIO
 
-from bahdanau_jax.given_pairs import chunks
-from bahdanau_jax.progress import say
-from bahdanau_jax.run import TrainedRun
+from bahdanau_jax.evaluation.given_pairs import chunks
+from bahdanau_jax.evaluation.trained_run import TrainedRun
+from bahdanau_jax.terminal import say
 
 
 def score(run: TrainedRun, texts: Iterable[tuple[str, str]], out: TextIO) -> None:

@@ -4,13 +4,13 @@ import itertools
 from collections.abc import Iterator
 from typing import BinaryIO, TextIO
 
-from bahdanau_jax.corpus import normalize
+from bahdanau_jax.data.corpus import normalize
+from bahdanau_jax.data.token_store import TokenStore
 from bahdanau_jax.errors import InputError
-from bahdanau_jax.hypothesis_lines import EMPTY, Wanted, output_lines
-from bahdanau_jax.line_files import InOrder, chunks, read_lines
-from bahdanau_jax.progress import Counter, counted, say
-from bahdanau_jax.run import TrainedRun
-from bahdanau_jax.token_store import TokenStore
+from bahdanau_jax.evaluation.trained_run import TrainedRun
+from bahdanau_jax.lines import InOrder, chunks, read_lines
+from bahdanau_jax.modes.hypothesis_lines import EMPTY, Wanted, output_lines
+from bahdanau_jax.terminal import Counter, counted, say
 
 CHUNK = 4096  # lines that are sorted by length and decoded together, at most
 TEXT_ALONE = Wanted()

@@ -7,8 +7,8 @@ counted, with one exception that is told apart: the tanh inside the scores that 
 from typing import NamedTuple
 
 from bahdanau_jax.config import ModelConfig
-from bahdanau_jax.encoder import annotation_units
-from bahdanau_jax.readout import readout_units
+from bahdanau_jax.model.encoder import annotation_units
+from bahdanau_jax.model.readout import readout_units
 
 
 class Size(NamedTuple):

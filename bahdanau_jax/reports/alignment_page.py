@@ -8,8 +8,8 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from bahdanau_jax.pharaoh import GoldLinks
-from bahdanau_jax.word_alignment import WordAlignment
+from bahdanau_jax.data.gold_links import GoldLinks
+from bahdanau_jax.evaluation.word_alignment import WordAlignment
 
 END = "∎"  # stands for the end of the source sentence
 

@@ -5,13 +5,14 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from bahdanau_jax import breakdown, metrics, report, significance
-from bahdanau_jax.data import EvaluationSplit
-from bahdanau_jax.evaluation import Measured
-from bahdanau_jax.gold_comparison import GoldComparison
-from bahdanau_jax.hypothesis_lines import alignment_json
-from bahdanau_jax.run import TrainedRun
-from bahdanau_jax.workdir import write_atomically
+from bahdanau_jax.data.pipeline import EvaluationSplit
+from bahdanau_jax.evaluation import breakdown, metrics, significance
+from bahdanau_jax.evaluation.evaluator import Measured
+from bahdanau_jax.evaluation.gold_comparison import GoldComparison
+from bahdanau_jax.evaluation.trained_run import TrainedRun
+from bahdanau_jax.modes.hypothesis_lines import alignment_json
+from bahdanau_jax.workdir import metrics_log
+from bahdanau_jax.workdir.directory import write_atomically
 
 OUTPUTS, ALIGNMENTS, EVALUATION = "outputs", "alignments", "evaluation"  # in the workdir
 
@@ -51,7 +52,7 @@ def write_parts(
       comparison: of the alignments with gold links; None where there are none.
     """
     # Imported here: Matplotlib would make every start longer.
-    from bahdanau_jax import plots
+    from bahdanau_jax.reports import plots
 
     kind = run.config.evaluation.metrics
     texts = [run.evaluator.text(output) for output in measured.outputs]
@@ -73,7 +74,7 @@ def write_parts(
             for name, c in comparison.methods.items()
         ]
     folder = directory / EVALUATION
-    _write(folder / f"{split.name}.json", [report.to_json(parts)])
+    _write(folder / f"{split.name}.json", [metrics_log.to_json(parts)])
     name, quantity = ("wer", "WER, %") if kind == "error_rate" else ("bleu", "BLEU")
     buckets = metrics.by_length(lengths, breakdown.length_limits(lengths), sums[name].figure)
     plots.by_length(folder / f"{split.name}-length.png", {split.name: buckets}, quantity)
@@ -95,7 +96,7 @@ def part_lines(directory: Path, split: str) -> Iterator[str]:
 
 
 def _number(value: float | str) -> str:
-    value = float(value)  # JSON has no nan: `report.to_json` writes it as text
+    value = float(value)  # JSON has no nan: `metrics_log.to_json` writes it as text
     return f"{value:.0f}" if value.is_integer() and value < 1e9 else f"{value:.4f}"
 
 

@@ -19,8 +19,8 @@ from matplotlib.font_manager import FontProperties
 from matplotlib.ticker import MaxNLocator
 
 from bahdanau_jax.errors import InputError
-from bahdanau_jax.metrics import LengthBucket
-from bahdanau_jax.report import read_metrics
+from bahdanau_jax.evaluation.metrics import LengthBucket
+from bahdanau_jax.workdir.metrics_log import read_metrics
 
 CELL = 0.24  # inches for one token of a heat map
 GAP = 0.15  # inches between labels and what is beside them

@@ -4,13 +4,14 @@ from pathlib import Path
 
 import jax
 
-from bahdanau_jax import evaluation_report, report
-from bahdanau_jax.data import EvaluationSplit
-from bahdanau_jax.decoding import Output
-from bahdanau_jax.gold_comparison import compare_with_gold
-from bahdanau_jax.progress import say
-from bahdanau_jax.run import TrainedRun
-from bahdanau_jax.vocabulary import EOS
+from bahdanau_jax.data.pipeline import EvaluationSplit
+from bahdanau_jax.data.vocabularies import EOS
+from bahdanau_jax.evaluation.decoding import Output
+from bahdanau_jax.evaluation.gold_comparison import compare_with_gold
+from bahdanau_jax.evaluation.trained_run import TrainedRun
+from bahdanau_jax.reports import evaluation_report
+from bahdanau_jax.terminal import say
+from bahdanau_jax.workdir import metrics_log
 
 HEAT_MAPS = 6  # drawn on one page
 LONGEST_DRAWN = 40  # tokens a side; longer pairs make unreadable heat maps
@@ -32,7 +33,7 @@ def conclude(run: TrainedRun, directory: Path, splits: list[EvaluationSplit]) ->
         if number == 0:
             _print_samples(run, split, outputs)
             path = draw(run, directory, split, outputs)
-    report.write_result(directory, result)
+    metrics_log.write_result(directory, result)
     for split in splits:
         figures = {
             name.removeprefix(f"{split.name}/"): value
@@ -41,7 +42,7 @@ def conclude(run: TrainedRun, directory: Path, splits: list[EvaluationSplit]) ->
         }
         print_figures(split.name, figures)
         print_parts(directory, split.name)
-    say(f"alignments drawn in {path}; figures in {directory / report.RESULT}")
+    say(f"alignments drawn in {path}; figures in {directory / metrics_log.RESULT}")
 
 
 def evaluate_split(
@@ -74,7 +75,7 @@ def draw(run: TrainedRun, directory: Path, split: EvaluationSplit, outputs: list
     The longest are drawn of those that are short enough to read: they show the most.
     """
     # Imported here: Matplotlib would make every start longer.
-    from bahdanau_jax import plots
+    from bahdanau_jax.reports import plots
 
     shown = [
         (len(output.tokens), number)

@@ -17,8 +17,8 @@ import numpy as np
 from jax import lax
 from jax.experimental import multihost_utils
 
-from bahdanau_jax import parallel
 from bahdanau_jax.errors import InputError
+from bahdanau_jax.runtime import devices
 
 HEARTBEAT = 30  # seconds without a sign of life before a process counts as dead
 START = 300  # seconds that the processes may take to find each other
@@ -129,8 +129,8 @@ class Vote:
     """
 
     def __init__(self) -> None:
-        self._count = parallel.on_devices(
-            lambda _, yes: lax.psum(yes.sum(), parallel.AXIS), across_processes=True
+        self._count = devices.on_devices(
+            lambda _, yes: lax.psum(yes.sum(), devices.AXIS), across_processes=True
         )
         self._asked: Any = None
 
@@ -139,7 +139,7 @@ class Vote:
         if count() == 1:
             return mine
         before, votes = self._asked, np.full(jax.local_device_count(), mine, np.int32)
-        self._asked = self._count(np.int32(0), parallel.shard(votes, across_processes=True))
+        self._asked = self._count(np.int32(0), devices.shard(votes, across_processes=True))
         return before is not None and int(before) > 0
 
 

@@ -5,9 +5,9 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from bahdanau_jax.config import DecodeConfig
-from bahdanau_jax.largest import largest
-from bahdanau_jax.model import BOS, PAD
-from bahdanau_jax.stepping import of_places
+from bahdanau_jax.model.kernels.top_k import largest
+from bahdanau_jax.model.seq2seq import BOS, PAD
+from bahdanau_jax.search.hypotheses import of_places
 
 EOS, UNK = 2, 3  # as in vocabulary.py, which the science doesn't import
 

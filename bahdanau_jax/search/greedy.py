@@ -5,9 +5,9 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jax import Array
 
-from bahdanau_jax import beam
 from bahdanau_jax.config import DecodeConfig
-from bahdanau_jax.model import Seq2Seq
+from bahdanau_jax.model.seq2seq import Seq2Seq
+from bahdanau_jax.search import beam
 
 
 class Hypotheses(NamedTuple):

@@ -11,9 +11,9 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from bahdanau_jax.attention import Memory
-from bahdanau_jax.decoder import DecoderState
-from bahdanau_jax.model import Seq2Seq
+from bahdanau_jax.model.attention import Memory
+from bahdanau_jax.model.decoder import DecoderState
+from bahdanau_jax.model.seq2seq import Seq2Seq
 
 
 class Rows(NamedTuple):

@@ -17,7 +17,7 @@ from typing import Any
 
 from bahdanau_jax.config import Config
 from bahdanau_jax.errors import InputError
-from bahdanau_jax.field_values import Value, parse_field, resolve, short_name, text_of
+from bahdanau_jax.fields import Value, parse_field, resolve, short_name, text_of
 from bahdanau_jax.validation import validate
 
 SWEEPS = "SWEEPS"  # the name under which an experiment file offers named sweeps

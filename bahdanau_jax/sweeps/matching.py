@@ -13,14 +13,14 @@ from typing import NamedTuple
 import jax
 
 from bahdanau_jax.config import Config
-from bahdanau_jax.data import open_data
+from bahdanau_jax.data.pipeline import open_data
+from bahdanau_jax.data.vocabularies import Vocabularies
 from bahdanau_jax.errors import InputError
-from bahdanau_jax.field_values import resolve
-from bahdanau_jax.grid import Cell, Point, value_of, with_values
-from bahdanau_jax.model import initial_params
-from bahdanau_jax.run import make_model
+from bahdanau_jax.evaluation.trained_run import make_model
+from bahdanau_jax.fields import resolve
+from bahdanau_jax.model.seq2seq import initial_params
+from bahdanau_jax.sweeps.grid import Cell, Point, value_of, with_values
 from bahdanau_jax.validation import validate
-from bahdanau_jax.vocabulary import Vocabularies
 
 # Tried in this order: what belongs to the alternatives themselves first.
 FIELDS = (

@@ -11,32 +11,26 @@ from pathlib import Path
 
 import jax
 
-from bahdanau_jax import (
-    fingerprints,
-    manifest,
-    parallel,
-    processes,
-    replicas,
-    report,
-    results,
-    sweep,
-    workdir,
-)
-from bahdanau_jax.checkpoint import Checkpoints
-from bahdanau_jax.compilation import CompiledSteps, Shape
-from bahdanau_jax.data import Data, EvaluationSplit, open_data
+from bahdanau_jax.data.pipeline import Data, EvaluationSplit, open_data
 from bahdanau_jax.errors import InputError, RunError
-from bahdanau_jax.executors import LOG
-from bahdanau_jax.figures import StepFigures
-from bahdanau_jax.grid import Cell
-from bahdanau_jax.loop_state import LoopState
-from bahdanau_jax.notice import Notice, Stopped
-from bahdanau_jax.progress import Progress, say
-from bahdanau_jax.run import TrainedRun
-from bahdanau_jax.saving import Saver
-from bahdanau_jax.state import TrainState
-from bahdanau_jax.step import TrainSums
-from bahdanau_jax.trainer import Trainer
+from bahdanau_jax.evaluation.trained_run import TrainedRun
+from bahdanau_jax.reports import results
+from bahdanau_jax.runtime import devices, processes
+from bahdanau_jax.runtime.signals import Notice, Stopped
+from bahdanau_jax.sweeps import replicas, sweep
+from bahdanau_jax.sweeps.executors import LOG
+from bahdanau_jax.sweeps.grid import Cell
+from bahdanau_jax.terminal import Progress, say
+from bahdanau_jax.training.compilation import CompiledSteps, Shape
+from bahdanau_jax.training.loop import Trainer
+from bahdanau_jax.training.loop_state import LoopState
+from bahdanau_jax.training.record import StepFigures
+from bahdanau_jax.training.saving import Saver
+from bahdanau_jax.training.state import TrainState
+from bahdanau_jax.training.step import TrainSums
+from bahdanau_jax.workdir import directory as workdir
+from bahdanau_jax.workdir import fingerprints, manifest, metrics_log
+from bahdanau_jax.workdir.checkpoints import Checkpoints
 
 
 class Member:
@@ -73,7 +67,7 @@ class Member:
         """Opens its metrics.jsonl, behind the checkpoint that it goes on from."""
         trainer, loop = self.trainer, self.loop
         self.writer = stack.enter_context(
-            report.MetricsWriter(self.directory, resumed, resume_lines=loop.lines)
+            metrics_log.MetricsWriter(self.directory, resumed, resume_lines=loop.lines)
         )
         self._figures = StepFigures(
             self.cell.config.train, trainer.total, loop, self.writer, progress, trainer.keep_batch
@@ -215,7 +209,7 @@ def _loop(members: Sequence[Member], dev: EvaluationSplit, notice: Notice) -> No
                 if ends:
                     break
                 batch, shape = trainer.batcher.batch(step), trainer.batcher.shape(step)
-                states, sums = compiled[shape](states, parallel.shard(batch))
+                states, sums = compiled[shape](states, devices.shard(batch))
                 step += 1
                 _settle(members, pending)
                 pending = (step, sums, shape)
@@ -246,14 +240,14 @@ def _start(members: Sequence[Member]) -> tuple[TrainState, int | None]:
         def create() -> TrainState:
             return replicas.create_states(trainer.model, configs, trainer.total)
 
-        return jax.jit(create, out_shardings=parallel.replicated())(), None
+        return jax.jit(create, out_shardings=devices.replicated())(), None
     step, states = max(saved), []
     for member in members:
         restored = member.checkpoints.restore(member.trainer.template(), step)
         member.trainer.loop = LoopState(**restored.progress)
         states.append(restored.state)
     say(f"resuming from step {step:,}")
-    return parallel.replicate(replicas.stack(states)), step
+    return devices.replicate(replicas.stack(states)), step
 
 
 def _compile(members: Sequence[Member], states: TrainState, start: int) -> CompiledSteps:
@@ -262,4 +256,4 @@ def _compile(members: Sequence[Member], states: TrainState, start: int) -> Compi
     shapes = trainer.shapes_ahead(start)
     configs = [member.cell.config for member in members]
     step = replicas.make_replica_step(trainer.model, configs, trainer.total)
-    return CompiledSteps(parallel.on_devices(step, donate=True), states, shapes)
+    return CompiledSteps(devices.on_devices(step, donate=True), states, shapes)

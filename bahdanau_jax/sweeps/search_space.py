@@ -9,7 +9,7 @@ import re
 from typing import Any, NamedTuple
 
 from bahdanau_jax.errors import InputError
-from bahdanau_jax.field_values import (
+from bahdanau_jax.fields import (
     Value,
     check_finite,
     field_type,

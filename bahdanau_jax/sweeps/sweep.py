@@ -12,11 +12,12 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from bahdanau_jax import report, workdir
 from bahdanau_jax.errors import InputError
-from bahdanau_jax.executors import LOG, Ended, Job, command_line, last_line
-from bahdanau_jax.grid import Cell
-from bahdanau_jax.workdir import write_atomically
+from bahdanau_jax.sweeps.executors import LOG, Ended, Job, command_line, last_line
+from bahdanau_jax.sweeps.grid import Cell
+from bahdanau_jax.workdir import directory as workdir
+from bahdanau_jax.workdir import metrics_log
+from bahdanau_jax.workdir.directory import write_atomically
 
 SWEEP = "sweep.json"
 FAILED = "failed.json"
@@ -86,7 +87,7 @@ def print_commands(
 
 def is_finished(directory: Path) -> bool:
     """Returns whether a cell has come to its end."""
-    return (directory / report.RESULT).exists()
+    return (directory / metrics_log.RESULT).exists()
 
 
 def read_sweep(directory: Path) -> dict[str, Any]:
@@ -121,7 +122,7 @@ def write_failure(directory: Path, status: int, why: str) -> None:
     time_now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     failure = {"status": status, "why": why, "time": time_now}
     directory.mkdir(parents=True, exist_ok=True)
-    write_atomically(directory / FAILED, report.to_json(failure))
+    write_atomically(directory / FAILED, metrics_log.to_json(failure))
 
 
 def read_failure(directory: Path) -> str | None:
@@ -196,4 +197,4 @@ def list_cells(directory: Path, cells: Sequence[Cell], notes: Sequence[str]) -> 
         "starts": [*known["starts"], start],
         "notes": list(dict.fromkeys([*known["notes"], *notes])),
     }
-    write_atomically(directory / SWEEP, report.to_json(written))
+    write_atomically(directory / SWEEP, metrics_log.to_json(written))

@@ -13,13 +13,14 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bahdanau_jax import executors, sweep, workdir
 from bahdanau_jax.config import Config
 from bahdanau_jax.errors import InputError
-from bahdanau_jax.executors import LOG, Job
-from bahdanau_jax.grid import Cell, cell
-from bahdanau_jax.report import read_metrics
-from bahdanau_jax.search_space import Space, suggest
+from bahdanau_jax.sweeps import executors, sweep
+from bahdanau_jax.sweeps.executors import LOG, Job
+from bahdanau_jax.sweeps.grid import Cell, cell
+from bahdanau_jax.sweeps.search_space import Space, suggest
+from bahdanau_jax.workdir import directory as workdir
+from bahdanau_jax.workdir.metrics_log import read_metrics
 
 JOURNAL = "trials.log"
 LOCKS = ".trials"  # directories whose locks say which trials somebody works on

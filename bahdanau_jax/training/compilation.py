@@ -7,10 +7,10 @@ from typing import Any
 import jax
 import numpy as np
 
-from bahdanau_jax import parallel
-from bahdanau_jax.batching import Batch
-from bahdanau_jax.device_memory import capacity, check_fits, gibibytes, planned
-from bahdanau_jax.progress import say
+from bahdanau_jax.data.batching import Batch
+from bahdanau_jax.runtime import devices
+from bahdanau_jax.terminal import say
+from bahdanau_jax.training.device_memory import capacity, check_fits, gibibytes, planned
 
 Shape = tuple[int, int, int]  # (B, S, T) of a batch, over all processes
 
@@ -26,7 +26,7 @@ class CompiledSteps:
         """Starts to compile.
 
         Args:
-          step: `(state, batch)` over all devices, as from `parallel.on_devices`.
+          step: `(state, batch)` over all devices, as from `devices.on_devices`.
           state: the training state, or its shapes with their placement.
           shapes: of the batches; each is compiled once.
         """
@@ -37,7 +37,7 @@ class CompiledSteps:
         def lower(like: Any, rows: int, source: int, target: int) -> jax.stages.Lowered:
             mine = rows // jax.process_count()
             batch = Batch(np.zeros((mine, source), np.int32), np.zeros((mine, target), np.int32))
-            batch = parallel.shard(batch, across_processes=True)
+            batch = devices.shard(batch, across_processes=True)
             return step.lower(like, batch)  # type: ignore[attr-defined]
 
         unique = list(dict.fromkeys(shapes))

@@ -10,24 +10,27 @@ from pathlib import Path
 
 import jax
 
-from bahdanau_jax import parallel, processes, report, results, skipped
-from bahdanau_jax.batching import Batcher
-from bahdanau_jax.checkpoint import Checkpoints
-from bahdanau_jax.compilation import CompiledSteps, Shape
 from bahdanau_jax.config import Config
-from bahdanau_jax.data import Data, EvaluationSplit
-from bahdanau_jax.evaluation import Evaluator
-from bahdanau_jax.figures import StepFigures
-from bahdanau_jax.loop_state import LoopState
-from bahdanau_jax.metrics import higher_is_better
-from bahdanau_jax.notice import Notice, Stopped
-from bahdanau_jax.optimizer import make_optimizer
-from bahdanau_jax.progress import Progress, counted, say, say_nothing
-from bahdanau_jax.run import make_model
-from bahdanau_jax.saving import Saver
-from bahdanau_jax.state import TrainState, create_state
-from bahdanau_jax.step import make_train_step
-from bahdanau_jax.warm_start import WarmStart
+from bahdanau_jax.data.batching import Batcher
+from bahdanau_jax.data.pipeline import Data, EvaluationSplit
+from bahdanau_jax.evaluation.evaluator import Evaluator
+from bahdanau_jax.evaluation.metrics import higher_is_better
+from bahdanau_jax.evaluation.trained_run import make_model
+from bahdanau_jax.reports import results
+from bahdanau_jax.runtime import devices, processes
+from bahdanau_jax.runtime.signals import Notice, Stopped
+from bahdanau_jax.terminal import Progress, counted, say, say_nothing
+from bahdanau_jax.training import skipped
+from bahdanau_jax.training.compilation import CompiledSteps, Shape
+from bahdanau_jax.training.loop_state import LoopState
+from bahdanau_jax.training.optimizer import make_optimizer
+from bahdanau_jax.training.record import StepFigures
+from bahdanau_jax.training.saving import Saver
+from bahdanau_jax.training.state import TrainState, create_state
+from bahdanau_jax.training.step import make_train_step
+from bahdanau_jax.training.warm_start import WarmStart
+from bahdanau_jax.workdir import metrics_log
+from bahdanau_jax.workdir.checkpoints import Checkpoints
 
 
 class Trainer:
@@ -146,7 +149,7 @@ class Trainer:
                             run_step = compiled[shape]
                     except Stopped:
                         continue
-                    state, sums = run_step(state, parallel.shard(batch, across_processes=True))
+                    state, sums = run_step(state, devices.shard(batch, across_processes=True))
                     step += 1
                     figures.note(step, sums, shape)
                 saver.finish()
@@ -163,7 +166,7 @@ class Trainer:
 
     def template(self) -> TrainState:
         """Returns the shapes of the state, with their placement."""
-        return parallel.abstract(jax.eval_shape(self._create), across_processes=True)
+        return devices.abstract(jax.eval_shape(self._create), across_processes=True)
 
     def _create(self) -> TrainState:
         return create_state(self.model, self.optimizer, self.config.seed)
@@ -171,7 +174,7 @@ class Trainer:
     def _start(self, checkpoints: Checkpoints) -> tuple[TrainState, int | None]:
         """Returns the state to begin with, and the step that it was saved at, None if new."""
         if checkpoints.latest_step() is None:
-            placement = parallel.replicated(across_processes=True)
+            placement = devices.replicated(across_processes=True)
             state = jax.jit(self._create, out_shardings=placement)()
             if self.origin is not None:
                 state = dataclasses.replace(state, params=self.origin.params(state.params))
@@ -209,7 +212,7 @@ class Trainer:
         """Starts to compile the step for the shapes that are going to occur."""
         shapes = [] if self.patience_ends() else self.shapes_ahead(start)
         step = make_train_step(self.model, self.optimizer, self.config.train)
-        step = parallel.on_devices(step, donate=True, across_processes=True)
+        step = devices.on_devices(step, donate=True, across_processes=True)
         return CompiledSteps(step, state, shapes)
 
     def keep_batch(self, batch: int, figures: Mapping[str, float]) -> Path:
@@ -221,17 +224,17 @@ class Trainer:
             self.directory, batch, pairs, self.store, self.data.vocabularies, figures
         )
 
-    def _open_metrics(self, resumed: int | None) -> report.Metrics:
+    def _open_metrics(self, resumed: int | None) -> metrics_log.Metrics:
         if not processes.is_first():
-            return report.Metrics()
-        return report.MetricsWriter(self.directory, resumed, resume_lines=self.loop.lines)
+            return metrics_log.Metrics()
+        return metrics_log.MetricsWriter(self.directory, resumed, resume_lines=self.loop.lines)
 
     def evaluate(
         self,
         state: TrainState,
         dev: EvaluationSplit,
         step: int,
-        writer: report.Metrics,
+        writer: metrics_log.Metrics,
         progress: Progress,
         notice: Notice,
     ) -> bool:
@@ -251,7 +254,7 @@ class Trainer:
         figures = None
         if processes.is_first():
             with contextlib.suppress(Stopped), notice.raising():
-                params = parallel.replicate(state.params)
+                params = devices.replicate(state.params)
                 figures, _ = self.evaluator.evaluate(params, dev)
         figures = processes.from_first(figures)
         if figures is None:

@@ -8,7 +8,7 @@ import contextlib
 
 import jax
 
-from bahdanau_jax.model import Seq2Seq
+from bahdanau_jax.model.seq2seq import Seq2Seq
 
 
 def with_storage(model: Seq2Seq, precision: str) -> Seq2Seq:

@@ -10,15 +10,15 @@ from pathlib import Path
 import jax
 import numpy as np
 
-from bahdanau_jax import parallel
-from bahdanau_jax.compilation import Shape
 from bahdanau_jax.config import TrainConfig
 from bahdanau_jax.errors import RunError
-from bahdanau_jax.loop_state import LoopState
-from bahdanau_jax.optimizer import make_schedule
-from bahdanau_jax.progress import Progress
-from bahdanau_jax.report import Metrics
-from bahdanau_jax.step import TrainSums
+from bahdanau_jax.runtime import devices
+from bahdanau_jax.terminal import Progress
+from bahdanau_jax.training.compilation import Shape
+from bahdanau_jax.training.loop_state import LoopState
+from bahdanau_jax.training.optimizer import make_schedule
+from bahdanau_jax.training.step import TrainSums
+from bahdanau_jax.workdir.metrics_log import Metrics
 
 
 class StepFigures:
@@ -96,7 +96,7 @@ class StepFigures:
                 "train/skipped": loop.skipped,
                 "speed/target_tokens_per_second": self._progress.tokens_per_second,
                 "speed/step_seconds": self._progress.step_seconds,
-                "speed/peak_memory_bytes": parallel.peak_memory(),
+                "speed/peak_memory_bytes": devices.peak_memory(),
             },
         )
         loop.loss = loop.nll = loop.tokens = 0.0

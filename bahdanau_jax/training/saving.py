@@ -4,10 +4,10 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
-from bahdanau_jax.checkpoint import Checkpoints
 from bahdanau_jax.errors import RunError, is_full
-from bahdanau_jax.loop_state import LoopState
-from bahdanau_jax.report import Metrics
+from bahdanau_jax.training.loop_state import LoopState
+from bahdanau_jax.workdir.checkpoints import Checkpoints
+from bahdanau_jax.workdir.metrics_log import Metrics
 
 FAILURES = 3  # saves in a row that fail before the run does
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import numpy as np
 
-from bahdanau_jax import report
-from bahdanau_jax.token_store import TokenStore
-from bahdanau_jax.vocabulary import EOS, Vocabularies, Vocabulary
-from bahdanau_jax.workdir import write_atomically
+from bahdanau_jax.data.token_store import TokenStore
+from bahdanau_jax.data.vocabularies import EOS, Vocabularies, Vocabulary
+from bahdanau_jax.workdir import metrics_log
+from bahdanau_jax.workdir.directory import write_atomically
 
 DIRECTORY = "skipped"
 
@@ -47,7 +47,9 @@ def write(
     ]
     try:
         path.parent.mkdir(exist_ok=True)
-        write_atomically(path, report.to_json({"batch": batch, **figures, "sentences": sentences}))
+        write_atomically(
+            path, metrics_log.to_json({"batch": batch, **figures, "sentences": sentences})
+        )
     except OSError as error:
         logging.warning("%s can't be written (%s)", path, error.strerror)
     return path

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import optax
 from jax import Array
 
-from bahdanau_jax.model import Seq2Seq, initial_params
+from bahdanau_jax.model.seq2seq import Seq2Seq, initial_params
 
 
 @flax.struct.dataclass

@@ -14,11 +14,11 @@ import optax
 from jax import Array, lax
 
 from bahdanau_jax.config import TrainConfig
-from bahdanau_jax.dropout import Noise, Rates, example_seeds
-from bahdanau_jax.model import PAD, Seq2Seq
-from bahdanau_jax.parallel import AXIS
-from bahdanau_jax.precision import products, with_storage
-from bahdanau_jax.state import TrainState
+from bahdanau_jax.model.dropout import Noise, Rates, example_seeds
+from bahdanau_jax.model.seq2seq import PAD, Seq2Seq
+from bahdanau_jax.runtime.devices import AXIS
+from bahdanau_jax.training.precision import products, with_storage
+from bahdanau_jax.training.state import TrainState
 
 
 class TrainSums(NamedTuple):

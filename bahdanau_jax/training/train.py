@@ -4,16 +4,19 @@ import contextlib
 from collections.abc import Sequence
 from pathlib import Path
 
-from bahdanau_jax import fingerprints, manifest, parallel, processes, results, workdir
-from bahdanau_jax.checkpoint import Checkpoints
 from bahdanau_jax.config import Config, differences
-from bahdanau_jax.data import open_data
+from bahdanau_jax.data.pipeline import open_data
 from bahdanau_jax.errors import InputError
-from bahdanau_jax.notice import Notice
-from bahdanau_jax.progress import say, say_nothing
-from bahdanau_jax.run import TrainedRun
-from bahdanau_jax.trainer import Trainer
-from bahdanau_jax.warm_start import WarmStart
+from bahdanau_jax.evaluation.trained_run import TrainedRun
+from bahdanau_jax.reports import results
+from bahdanau_jax.runtime import devices, processes
+from bahdanau_jax.runtime.signals import Notice
+from bahdanau_jax.terminal import say, say_nothing
+from bahdanau_jax.training.loop import Trainer
+from bahdanau_jax.training.warm_start import WarmStart
+from bahdanau_jax.workdir import directory as workdir
+from bahdanau_jax.workdir import fingerprints, manifest
+from bahdanau_jax.workdir.checkpoints import Checkpoints
 
 # What a run that goes on may be given anew; every start's values are in the manifest.
 MAY_CHANGE = (
@@ -90,7 +93,7 @@ def train(
             state = trainer.train(checkpoints, splits[0], notice)
             best = checkpoints.restore_params(state.params, "best")
             if first:
-                params = parallel.replicate(best.state)
+                params = devices.replicate(best.state)
                 run = TrainedRun(config, best.step, params, trainer.evaluator)
                 results.conclude(run, directory, splits)
             processes.from_first(None)

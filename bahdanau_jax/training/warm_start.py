@@ -4,11 +4,11 @@ import os
 from pathlib import Path
 from typing import Any
 
-from bahdanau_jax import workdir
-from bahdanau_jax.checkpoint import Checkpoints
 from bahdanau_jax.config import Config, differences, to_dict
+from bahdanau_jax.data.vocabularies import Vocabularies
 from bahdanau_jax.errors import InputError
-from bahdanau_jax.vocabulary import Vocabularies
+from bahdanau_jax.workdir import directory as workdir
+from bahdanau_jax.workdir.checkpoints import Checkpoints
 
 # What decides the parameters' shapes, and which word each row of an embedding means.
 SAME = ("model.", "data.vocabulary.", "data.lowercase")

@@ -5,8 +5,8 @@ Vaswani et al. 2017, section 6.1.
 
 import jax
 
-from bahdanau_jax.checkpoint import Checkpoints, Restored
 from bahdanau_jax.errors import InputError
+from bahdanau_jax.workdir.checkpoints import Checkpoints, Restored
 
 
 def restore_average(checkpoints: Checkpoints, template: dict, count: int) -> Restored:

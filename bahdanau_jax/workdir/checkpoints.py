@@ -21,8 +21,10 @@ import jax
 import orbax.checkpoint as ocp
 from flax.traverse_util import flatten_dict
 
-from bahdanau_jax import checksums, durable, processes, saved_tree
+from bahdanau_jax import checksums, durable
 from bahdanau_jax.errors import InputError, is_full
+from bahdanau_jax.runtime import processes
+from bahdanau_jax.workdir import saved_tree
 
 KEEP_LATEST = 2
 

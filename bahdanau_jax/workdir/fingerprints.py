@@ -3,8 +3,8 @@
 import os
 from collections.abc import Mapping
 
-from bahdanau_jax import manifest
 from bahdanau_jax.errors import InputError
+from bahdanau_jax.workdir import manifest
 
 
 def check(workdir: str | os.PathLike[str], found: Mapping[str, str]) -> None:

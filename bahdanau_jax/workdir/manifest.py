@@ -15,8 +15,8 @@ from bahdanau_jax import __version__
 from bahdanau_jax import config as config_lib
 from bahdanau_jax.config import Config
 from bahdanau_jax.errors import InputError
-from bahdanau_jax.report import to_json
-from bahdanau_jax.workdir import write_atomically
+from bahdanau_jax.workdir.directory import write_atomically
+from bahdanau_jax.workdir.metrics_log import to_json
 
 MANIFEST = "manifest.json"
 LIBRARIES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy")

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, Self
 
 from bahdanau_jax.errors import InputError
-from bahdanau_jax.tensorboard import EventFile
-from bahdanau_jax.workdir import write_atomically
+from bahdanau_jax.workdir.directory import write_atomically
+from bahdanau_jax.workdir.tensorboard import EventFile
 
 METRICS = "metrics.jsonl"
 RESULT = "result.json"

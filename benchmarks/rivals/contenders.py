@@ -16,15 +16,15 @@ import numpy as np
 import process_memory
 from workloads import open_workload
 
-from bahdanau_jax import parallel
-from bahdanau_jax.batching import Batch
 from bahdanau_jax.config import Config
-from bahdanau_jax.device_memory import planned
-from bahdanau_jax.heap import keep_freed_memory
-from bahdanau_jax.model import Seq2Seq
-from bahdanau_jax.optimizer import make_optimizer
-from bahdanau_jax.state import create_state
-from bahdanau_jax.step import make_train_step
+from bahdanau_jax.data.batching import Batch
+from bahdanau_jax.model.seq2seq import Seq2Seq
+from bahdanau_jax.runtime import devices
+from bahdanau_jax.runtime.setup import keep_freed_memory
+from bahdanau_jax.training.device_memory import planned
+from bahdanau_jax.training.optimizer import make_optimizer
+from bahdanau_jax.training.state import create_state
+from bahdanau_jax.training.step import make_train_step
 
 PRODUCT = 2048  # rows and columns of the matrices whose product is the roofline
 ENDLESS = 10**6  # steps for the schedule, so that its first rates are those of a long run
@@ -48,10 +48,10 @@ class Ours:
     def __init__(self, config: Config, source_size: int, target_size: int):
         model = Seq2Seq(config.model, source_size, target_size)
         optimizer = make_optimizer(config.train, ENDLESS)
-        self.state = parallel.replicate(
+        self.state = devices.replicate(
             jax.jit(lambda: create_state(model, optimizer, config.seed))()
         )
-        self._function: Any = parallel.on_devices(
+        self._function: Any = devices.on_devices(
             make_train_step(model, optimizer, config.train), outputs=None, donate=True
         )
         self._compiled: dict[tuple, jax.stages.Compiled] = {}
@@ -59,14 +59,14 @@ class Ours:
     def prepare(self, batch: Batch) -> float:
         """Compiles the step."""
         began = time.perf_counter()
-        lowered = self._function.lower(self.state, parallel.shard(batch))
+        lowered = self._function.lower(self.state, devices.shard(batch))
         self._compiled[shape_of(batch)] = lowered.compile()
         return time.perf_counter() - began
 
     def step(self, batch: Batch) -> float:
         """Takes a step; returns the mean loss."""
         step = self._compiled[shape_of(batch)]
-        self.state, sums = step(self.state, parallel.shard(batch))
+        self.state, sums = step(self.state, devices.shard(batch))
         return float(sums.loss) / float(sums.tokens)
 
     def planned_memory(self, batch: Batch) -> int:

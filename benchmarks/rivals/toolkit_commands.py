@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from bahdanau_jax.config import Config
-from bahdanau_jax.data import Data
-from bahdanau_jax.vocabulary import UNK, Vocabulary
+from bahdanau_jax.data.pipeline import Data
+from bahdanau_jax.data.vocabularies import UNK, Vocabulary
 
 Pieces = tuple[list[str], list[str]]  # of the source and of the target, end marks left out
 

@@ -34,7 +34,7 @@ class Decoder:
     """The parameters, laid out for decoding."""
 
     def __init__(self, config: ModelConfig, params: dict[str, Any]):
-        """Takes the parameters of `bahdanau_jax.model.Seq2Seq`."""
+        """Takes the parameters of `bahdanau_jax.model.seq2seq.Seq2Seq`."""
         check_supported(config)
         self.before = config.gru_reset == "before"
         self.units = H = config.decoder.units

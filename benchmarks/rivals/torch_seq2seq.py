@@ -1,6 +1,6 @@
 """RNNsearch in PyTorch, as someone who wants speed from it would write it.
 
-The same function as `bahdanau_jax.model.Seq2Seq` with `gru_reset=after`, `query=previous`,
+The same function as `bahdanau_jax.model.seq2seq.Seq2Seq` with `gru_reset=after`, `query=previous`,
 `readout=maxout` and `initial_state=backward`; `load` takes its parameters. cuDNN's form of the GRU,
 because `nn.GRU` computes no other. Keys, the words' part of the gates, readout and output layer are
 computed for all steps at once; only what depends on the state before is in the loop.
@@ -87,7 +87,7 @@ class Seq2Seq(nn.Module):
         return torch.lerp(proposal, state, update)
 
     def load(self, params: dict[str, Any]) -> None:
-        """Takes the parameters of `bahdanau_jax.model.Seq2Seq`, with the score that they have."""
+        """Takes the parameters of `seq2seq.Seq2Seq`, with the score that they have."""
         cell = params["decoder"]["attention_cell"]
         gates, readout = cell["cell_0"], params["readout"]
         into = {

@@ -10,8 +10,8 @@ import pytest
 import tiny
 from launching import LAUNCH, Launched, launch, tree_hash
 
-from bahdanau_jax import workdir
-from bahdanau_jax.report import read_result
+from bahdanau_jax.workdir import directory as workdir
+from bahdanau_jax.workdir.metrics_log import read_result
 
 MADE = """
 from bahdanau_jax.config import Config

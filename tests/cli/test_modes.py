@@ -3,9 +3,9 @@ from absl import flags
 from launching import launch as run_launch
 
 import launch
-from bahdanau_jax import decode_flags, modes, sweep_flags
+from bahdanau_jax.cli import decode_flags, modes, sweep_flags
+from bahdanau_jax.cli.modes import MODES, refuse_ignored
 from bahdanau_jax.errors import InputError
-from bahdanau_jax.modes import MODES, refuse_ignored
 
 FOR_ALL = {"config", "workdir", "mode", "deterministic"}
 READ = {name: of for of, names in modes._READ.items() for name in names}

@@ -6,7 +6,8 @@ import pytest
 import tiny
 from launching import LAUNCH, launch
 
-from bahdanau_jax import sweep, workdir
+from bahdanau_jax.sweeps import sweep
+from bahdanau_jax.workdir import directory as workdir
 
 EXPERIMENT = f"""
 import sys

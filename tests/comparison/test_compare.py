@@ -12,16 +12,26 @@ import numpy as np
 import pytest
 import tiny
 
-from bahdanau_jax import comparison, grid, metrics, report, sweep, workdir
-from bahdanau_jax.cell_results import read_results, read_test_set
-from bahdanau_jax.comparison import is_on_front, make_comparison, to_csv, to_markdown
-from bahdanau_jax.comparison_figures import length_limits
-from bahdanau_jax.comparison_page import page
-from bahdanau_jax.corpus import Corpus
+from bahdanau_jax.comparison import compare
+from bahdanau_jax.comparison.compare import is_on_front, make_comparison, to_csv, to_markdown
+from bahdanau_jax.comparison.comparison_figures import length_limits
+from bahdanau_jax.comparison.report import page
+from bahdanau_jax.comparison.results import read_results, read_test_set
+from bahdanau_jax.comparison.sample_alignments import (
+    LONGEST,
+    Attended,
+    Sample,
+    choose,
+    sample_alignments,
+)
+from bahdanau_jax.data.corpus import Corpus
+from bahdanau_jax.data.vocabularies import build_vocabularies
 from bahdanau_jax.errors import InputError
-from bahdanau_jax.sample_alignments import LONGEST, Attended, Sample, choose, sample_alignments
-from bahdanau_jax.sentence_scores import sentence_sums
-from bahdanau_jax.vocabulary import build_vocabularies
+from bahdanau_jax.evaluation import metrics
+from bahdanau_jax.evaluation.sentence_scores import sentence_sums
+from bahdanau_jax.sweeps import grid, sweep
+from bahdanau_jax.workdir import directory as workdir
+from bahdanau_jax.workdir import metrics_log
 
 WRONG = {"additive": 0.2, "projected": 0.6, "uniform": 0.6}  # share of outputs that are spoilt
 TEST = 150  # sentences
@@ -54,8 +64,8 @@ def write_run(directory, cell, data, chance):
         "test/nll_per_token": share + chance.random() / 50,
         "test/note": "text",
     }
-    report.write_result(directory, result)
-    with report.MetricsWriter(directory, mirror=False) as writer:
+    metrics_log.write_result(directory, result)
+    with metrics_log.MetricsWriter(directory, mirror=False) as writer:
         for step in (10, 20):
             loss = share + 1 / step + chance.random() / 9
             speed = {"speed/step_seconds": 0.1, "speed/target_tokens_per_second": 1000.0 + step}
@@ -121,7 +131,7 @@ def test_what_failed_stands_at_the_top_of_table_and_page(made):
 
 
 def test_means_and_deviations_are_over_seeds(made, swept):
-    results = [report.read_result(swept / f"score=additive,seed={s}") or {} for s in range(3)]
+    results = [metrics_log.read_result(swept / f"score=additive,seed={s}") or {} for s in range(3)]
     rates = [result["test/wer"] for result in results]
     found = made.summaries["test/wer"]["additive"]
     assert found.mean == pytest.approx(np.mean(rates))
@@ -300,8 +310,8 @@ def test_sentences_that_are_drawn_are_short_enough_and_in_order(made):
 
 
 def test_many_configurations_are_compared_with_the_best_alone(made, monkeypatch):
-    monkeypatch.setattr(comparison, "ALL_PAIRS", 2)
-    pairs = comparison._pairs(made.results.configurations, "test", "wer", made.sums)
+    monkeypatch.setattr(compare, "ALL_PAIRS", 2)
+    pairs = compare._pairs(made.results.configurations, "test", "wer", made.sums)
     assert [(p.first, p.second) for p in pairs] == [
         ("additive", "projected"),
         ("additive", "uniform"),

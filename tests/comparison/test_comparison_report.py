@@ -3,9 +3,10 @@ import shutil
 
 import pytest
 
-from bahdanau_jax import grid, sweep, workdir
-from bahdanau_jax.comparison_report import PAGE, TABLE, report
+from bahdanau_jax.comparison.comparison_report import PAGE, TABLE, report
 from bahdanau_jax.config import to_json
+from bahdanau_jax.sweeps import grid, sweep
+from bahdanau_jax.workdir import directory as workdir
 
 
 @pytest.fixture

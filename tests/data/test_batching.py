@@ -11,13 +11,13 @@ import sentencepiece
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bahdanau_jax.batching import Batch, Batcher, decoding_batches, evaluation_batches
+from bahdanau_jax.data.batching import Batch, Batcher, decoding_batches, evaluation_batches
+from bahdanau_jax.data.shapes import round_up
+from bahdanau_jax.data.token_store import TokenStore
+from bahdanau_jax.data.vocabularies import EOS, PAD
 from bahdanau_jax.errors import InputError
-from bahdanau_jax.shapes import round_up
-from bahdanau_jax.token_store import TokenStore
-from bahdanau_jax.vocabulary import EOS, PAD
 
-DATA = pathlib.Path(__file__).parents[2] / "shared" / "data"
+DATA = pathlib.Path(__file__).parents[3] / "shared" / "data"
 MAX_LENGTH = 12
 quick = settings(max_examples=30, deadline=None)
 
@@ -226,8 +226,8 @@ def test_what_cannot_be_batched_is_explained(lengths, limits, message):
 
 DIGEST = """
 import hashlib
-from bahdanau_jax.batching import Batcher
-from bahdanau_jax.token_store import TokenStore
+from bahdanau_jax.data.batching import Batcher
+from bahdanau_jax.data.token_store import TokenStore
 store = TokenStore.from_pairs(([5 + n] * (n % 9), [6 + n] * (n % 13)) for n in range(300))
 batcher = Batcher(store, seed=3, batch_size=8, max_length=10, shapes=5, pool=4)
 digest = hashlib.sha256(repr(batcher.shapes).encode())
@@ -243,7 +243,7 @@ def test_hash_randomisation_changes_nothing():
         subprocess.run(
             [sys.executable, "-c", DIGEST],
             env={**os.environ, "PYTHONHASHSEED": seed},
-            cwd=pathlib.Path(__file__).parents[1],
+            cwd=pathlib.Path(__file__).parents[2],
             check=True,
             capture_output=True,
         ).stdout

@@ -6,10 +6,10 @@ import unicodedata
 import pytest
 
 from bahdanau_jax.config import DataConfig
-from bahdanau_jax.corpus import Corpus, Example, normalize
+from bahdanau_jax.data.corpus import Corpus, Example, normalize
 from bahdanau_jax.errors import InputError
 
-SHARED = pathlib.Path(__file__).parents[2] / "shared" / "data"
+SHARED = pathlib.Path(__file__).parents[3] / "shared" / "data"
 
 
 @pytest.fixture

@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 import tensorflow_datasets as tfds
 
-from bahdanau_jax import datasets
 from bahdanau_jax.config import DataConfig
-from bahdanau_jax.corpus import Corpus
-from bahdanau_jax.datasets import cmudict
-from bahdanau_jax.datasets.text_builder import TextBuilder
+from bahdanau_jax.data import datasets
+from bahdanau_jax.data.corpus import Corpus
+from bahdanau_jax.data.datasets import cmudict
+from bahdanau_jax.data.datasets.text_builder import TextBuilder
 from bahdanau_jax.errors import InputError
 
 LINES = [

@@ -3,11 +3,11 @@ import time
 
 import pytest
 
-from bahdanau_jax import data, file_stamps
 from bahdanau_jax.config import DataConfig
-from bahdanau_jax.corpus import Corpus
-from bahdanau_jax.data import open_data
-from bahdanau_jax.file_stamps import remembered, stamp
+from bahdanau_jax.data import file_stamps, pipeline
+from bahdanau_jax.data.corpus import Corpus
+from bahdanau_jax.data.file_stamps import remembered, stamp
+from bahdanau_jax.data.pipeline import open_data
 
 OLD = time.time() - 100
 
@@ -64,7 +64,7 @@ def test_a_fingerprint_is_computed_once_and_a_broken_note_again(tmp_path):
 def test_the_second_opening_reads_no_training_text_and_a_change_is_seen(
     text, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(data, "cache_directory", lambda: tmp_path / "cache")
+    monkeypatch.setattr(pipeline, "cache_directory", lambda: tmp_path / "cache")
     known = open_data(settings(text), tmp_path / "none", print).fingerprints("train")
     read = []
     monkeypatch.setattr(Corpus, "fingerprint", lambda self, split: read.append(split) or "f" * 16)

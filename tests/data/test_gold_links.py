@@ -2,8 +2,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bahdanau_jax.data.gold_links import GoldLinks, format_line, parse_line, read_gold
 from bahdanau_jax.errors import InputError
-from bahdanau_jax.pharaoh import GoldLinks, format_line, parse_line, read_gold
 
 places = st.integers(0, 300)
 links = st.frozensets(st.tuples(places, places), max_size=30)

@@ -4,8 +4,8 @@ import json
 import pytest
 
 from bahdanau_jax.config import DataConfig
-from bahdanau_jax.corpus import Corpus
-from bahdanau_jax.datasets import greek_nt
+from bahdanau_jax.data.corpus import Corpus
+from bahdanau_jax.data.datasets import greek_nt
 from bahdanau_jax.errors import InputError
 
 GREEK = """id\taltId\ttext\tstrongs

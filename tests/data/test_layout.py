@@ -2,7 +2,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bahdanau_jax.layout import Layout
+from bahdanau_jax.data.layout import Layout
 
 SHAPES = np.array([[4, 3], [3, 6], [6, 5], [9, 9]])
 

@@ -5,9 +5,9 @@ import pytest
 import tiny
 
 from bahdanau_jax.config import DataConfig
-from bahdanau_jax.data import cache_directory, open_data
+from bahdanau_jax.data.pipeline import cache_directory, open_data
+from bahdanau_jax.data.vocabularies import EOS, PAD, UNK
 from bahdanau_jax.errors import InputError
-from bahdanau_jax.vocabulary import EOS, PAD, UNK
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bahdanau_jax.shapes import (
+from bahdanau_jax.data.shapes import (
     assign_shapes,
     choose_shapes,
     count_pairs,

@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bahdanau_jax import datasets
 from bahdanau_jax.config import DataConfig
-from bahdanau_jax.corpus import Corpus
-from bahdanau_jax.data import open_data
-from bahdanau_jax.datasets import synthetic
-from bahdanau_jax.datasets.synthetic import CopyInsert, Reverse
-from bahdanau_jax.datasets.text_builder import TextBuilder
+from bahdanau_jax.data import datasets
+from bahdanau_jax.data.corpus import Corpus
+from bahdanau_jax.data.datasets import synthetic
+from bahdanau_jax.data.datasets.synthetic import CopyInsert, Reverse
+from bahdanau_jax.data.datasets.text_builder import TextBuilder
+from bahdanau_jax.data.pipeline import open_data
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 TASKS = (Reverse, CopyInsert)
 SOURCES = st.lists(st.sampled_from(synthetic.LETTERS), min_size=1, max_size=40).map(" ".join)
 
@@ -130,7 +130,8 @@ def test_sources_are_the_same_in_every_process_and_whatever_else_draws():
     here = Reverse.sources(50)
     program = (
         "import random; random.seed(2); "
-        "from bahdanau_jax.datasets.synthetic import Reverse; print('|'.join(Reverse.sources(50)))"
+        "from bahdanau_jax.data.datasets.synthetic import Reverse; "
+        "print('|'.join(Reverse.sources(50)))"
     )
     environment = os.environ | {"PYTHONHASHSEED": "7"}
     there = subprocess.run(

@@ -4,9 +4,9 @@ import threading
 import pytest
 
 from bahdanau_jax.config import DataConfig
-from bahdanau_jax.corpus import Corpus, Example
+from bahdanau_jax.data.corpus import Corpus, Example
+from bahdanau_jax.data.text_files import read_pairs
 from bahdanau_jax.errors import InputError
-from bahdanau_jax.sources import read_pairs
 
 
 @pytest.fixture

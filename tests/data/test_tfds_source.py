@@ -7,9 +7,9 @@ import pytest
 import tensorflow_datasets as tfds
 from tensorflow_datasets.testing import mocking
 
-from bahdanau_jax import tfds_source
 from bahdanau_jax.config import DataConfig
-from bahdanau_jax.corpus import Corpus, Example
+from bahdanau_jax.data import tfds_source
+from bahdanau_jax.data.corpus import Corpus, Example
 from bahdanau_jax.errors import InputError
 
 ROWS = {

@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bahdanau_jax.config import VocabularyConfig
-from bahdanau_jax.errors import InputError
-from bahdanau_jax.vocabulary import (
+from bahdanau_jax.data.vocabularies import (
     BOS,
     EOS,
     KINDS,
@@ -20,6 +19,7 @@ from bahdanau_jax.vocabulary import (
     build_vocabularies,
     load,
 )
+from bahdanau_jax.errors import InputError
 
 STEMS = ("walk", "talk", "jump", "look", "call", "play")
 TEXTS = [f"the {a}er {b}ed and {a}s {b}ing ." for a in STEMS for b in STEMS]

@@ -5,11 +5,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bahdanau_jax import aer
-from bahdanau_jax.pharaoh import GoldLinks, parse_line
+from bahdanau_jax.data.gold_links import GoldLinks, parse_line
+from bahdanau_jax.evaluation.alignment_measures import (
+    LinkCounts,
+    argmax_links,
+    count_links,
+    diagonal_links,
+    links,
+    threshold_links,
+)
 
 places = st.integers(0, 6)
-links = st.frozensets(st.tuples(places, places), max_size=20)
+link_sets = st.frozensets(st.tuples(places, places), max_size=20)
 
 
 def gold(line):
@@ -18,17 +25,17 @@ def gold(line):
 
 def test_counts_and_rates_computed_by_hand():
     # S = {00, 11, 22}, P = S and {12, 21}. A = {00, 12, 33, 21}: one sure, three possible.
-    counts = aer.count_links({(0, 0), (1, 2), (3, 3), (2, 1)}, gold("0-0 1-1 2-2 1?2 2?1"))
-    assert counts == aer.LinkCounts(found=4, sure=3, found_sure=1, found_possible=3)
+    counts = count_links({(0, 0), (1, 2), (3, 3), (2, 1)}, gold("0-0 1-1 2-2 1?2 2?1"))
+    assert counts == LinkCounts(found=4, sure=3, found_sure=1, found_possible=3)
     assert counts.precision == pytest.approx(75)
     assert counts.recall == pytest.approx(100 / 3)
     assert counts.aer == pytest.approx(100 * (1 - (1 + 3) / (4 + 3)))
 
 
-@given(links, links, links)
+@given(link_sets, link_sets, link_sets)
 def test_the_rates_are_their_definitions(found, sure, more):
     possible = sure | more
-    counts = aer.count_links(found, GoldLinks(sure, possible))
+    counts = count_links(found, GoldLinks(sure, possible))
     if found or sure:
         expected = 1 - (len(found & sure) + len(found & possible)) / (len(found) + len(sure))
         assert counts.aer == pytest.approx(100 * expected)
@@ -41,17 +48,17 @@ def test_the_rates_are_their_definitions(found, sure, more):
         assert counts.recall == pytest.approx(100 * len(found & sure) / len(sure))
 
 
-@given(links)
+@given(link_sets)
 def test_gold_against_itself_has_no_error_and_against_others_only_errors(found):
     if found:
-        assert aer.count_links(found, GoldLinks(found, found)).aer == 0
+        assert count_links(found, GoldLinks(found, found)).aer == 0
         others = frozenset((i + 7, j) for i, j in found)
-        assert aer.count_links(others, GoldLinks(found, found)).aer == 100
+        assert count_links(others, GoldLinks(found, found)).aer == 100
 
 
-@given(links, links)
+@given(link_sets, link_sets)
 def test_without_merely_possible_links_it_is_one_minus_the_f_measure(found, sure):
-    counts = aer.count_links(found, GoldLinks(sure, sure))
+    counts = count_links(found, GoldLinks(sure, sure))
     if found & sure:
         f = 2 * counts.precision * counts.recall / (counts.precision + counts.recall)
         assert counts.aer == pytest.approx(100 - f)
@@ -59,14 +66,14 @@ def test_without_merely_possible_links_it_is_one_minus_the_f_measure(found, sure
 
 def test_leaving_out_merely_possible_links_costs_nothing_and_finding_them_neither():
     known = gold("0-0 1?1 1?2")
-    assert aer.count_links({(0, 0)}, known).aer == 0
-    assert aer.count_links({(0, 0), (1, 2)}, known).aer == 0
-    assert aer.count_links({(1, 2)}, known).aer == pytest.approx(50)
+    assert count_links({(0, 0)}, known).aer == 0
+    assert count_links({(0, 0), (1, 2)}, known).aer == 0
+    assert count_links({(1, 2)}, known).aer == pytest.approx(50)
 
 
 def test_counts_are_summed_before_they_are_divided():
-    first = aer.count_links({(0, 0)}, gold("0-0"))
-    second = aer.count_links({(0, 0), (1, 0), (2, 0)}, gold("0-1"))
+    first = count_links({(0, 0)}, gold("0-0"))
+    second = count_links({(0, 0), (1, 0), (2, 0)}, gold("0-1"))
     both = first + second
     assert both.aer == pytest.approx(100 * (1 - 2 / 6))
     assert both.aer != pytest.approx((first.aer + second.aer) / 2)
@@ -83,27 +90,34 @@ WEIGHTS = np.array(
 
 
 def test_links_by_argmax_and_by_threshold():
-    assert aer.argmax_links(WEIGHTS) == {(0, 0), (0, 2)}
-    assert aer.threshold_links(WEIGHTS, 0.2) == {(0, 0), (1, 0), (1, 1), (2, 1), (0, 2), (1, 2)}
-    assert aer.threshold_links(WEIGHTS, 0.4) == {(0, 0), (0, 2), (1, 2)}
-    assert aer.links(WEIGHTS, None) == aer.argmax_links(WEIGHTS)
-    assert aer.links(WEIGHTS, 0.4) == aer.threshold_links(WEIGHTS, 0.4)
+    assert argmax_links(WEIGHTS) == {(0, 0), (0, 2)}
+    assert threshold_links(WEIGHTS, 0.2) == {
+        (0, 0),
+        (1, 0),
+        (1, 1),
+        (2, 1),
+        (0, 2),
+        (1, 2),
+    }
+    assert threshold_links(WEIGHTS, 0.4) == {(0, 0), (0, 2), (1, 2)}
+    assert links(WEIGHTS, None) == argmax_links(WEIGHTS)
+    assert links(WEIGHTS, 0.4) == threshold_links(WEIGHTS, 0.4)
 
 
 @pytest.mark.parametrize("shape", [(0, 4), (2, 1), (0, 1)])
 def test_no_words_on_a_side_give_no_links(shape):
     weights = np.ones(shape)
-    assert aer.argmax_links(weights) == aer.threshold_links(weights, 0.1) == set()
+    assert argmax_links(weights) == threshold_links(weights, 0.1) == set()
 
 
 def test_the_diagonal_runs_through_the_middles_of_the_words():
-    assert aer.diagonal_links(3, 3) == {(0, 0), (1, 1), (2, 2)}
-    assert aer.diagonal_links(2, 4) == {(0, 0), (0, 1), (1, 2), (1, 3)}
-    assert aer.diagonal_links(4, 2) == {(1, 0), (3, 1)}
-    assert aer.diagonal_links(0, 3) == aer.diagonal_links(3, 0) == set()
+    assert diagonal_links(3, 3) == {(0, 0), (1, 1), (2, 2)}
+    assert diagonal_links(2, 4) == {(0, 0), (0, 1), (1, 2), (1, 3)}
+    assert diagonal_links(4, 2) == {(1, 0), (3, 1)}
+    assert diagonal_links(0, 3) == diagonal_links(3, 0) == set()
     for source in range(1, 9):
         for target in range(1, 9):
-            found = aer.diagonal_links(source, target)
+            found = diagonal_links(source, target)
             assert {j for _, j in found} == set(range(target))
             for i, j in found:
                 assert i <= (j + 0.5) / target * source <= i + 1

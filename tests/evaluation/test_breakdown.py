@@ -3,14 +3,14 @@ import math
 import numpy as np
 import pytest
 
-from bahdanau_jax import breakdown, metrics
-from bahdanau_jax.aer import LinkCounts
-from bahdanau_jax.corpus import Example
-from bahdanau_jax.data import EvaluationSplit
-from bahdanau_jax.evaluation import Likelihood, error_rates, text_scores
-from bahdanau_jax.sentence_scores import SentenceSums
-from bahdanau_jax.token_store import TokenStore
-from bahdanau_jax.vocabulary import Vocabularies, build
+from bahdanau_jax.data.corpus import Example
+from bahdanau_jax.data.pipeline import EvaluationSplit
+from bahdanau_jax.data.token_store import TokenStore
+from bahdanau_jax.data.vocabularies import Vocabularies, build
+from bahdanau_jax.evaluation import breakdown, metrics
+from bahdanau_jax.evaluation.alignment_measures import LinkCounts
+from bahdanau_jax.evaluation.evaluator import Likelihood, error_rates, text_scores
+from bahdanau_jax.evaluation.sentence_scores import SentenceSums
 
 SOURCES = ["a b", "a b c", "c", "b b b b x", "a a a a a a", "x"]
 REFERENCES = [

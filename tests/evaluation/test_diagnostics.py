@@ -3,7 +3,7 @@ import math
 import numpy as np
 import pytest
 
-from bahdanau_jax.diagnostics import diagnostics
+from bahdanau_jax.evaluation.diagnostics import diagnostics
 
 
 def test_uniform_and_one_hot_alignments_have_known_figures():

@@ -5,12 +5,12 @@ import numpy as np
 import pytest
 import tiny
 
-from bahdanau_jax import metrics
-from bahdanau_jax.data import EvaluationSplit, open_data
-from bahdanau_jax.evaluation import Evaluator, error_rates, text_scores
-from bahdanau_jax.run import make_model, open_run
-from bahdanau_jax.token_store import TokenStore
-from bahdanau_jax.vocabulary import EOS
+from bahdanau_jax.data.pipeline import EvaluationSplit, open_data
+from bahdanau_jax.data.token_store import TokenStore
+from bahdanau_jax.data.vocabularies import EOS
+from bahdanau_jax.evaluation import metrics
+from bahdanau_jax.evaluation.evaluator import Evaluator, error_rates, text_scores
+from bahdanau_jax.evaluation.trained_run import make_model, open_run
 
 WORDS = ["f", "ab", "fed", "cafe", "bead", "decaf", "faced", "abcdef", "eee", "dc"]
 LONG = "abcdefabcdefabc"
@@ -141,7 +141,7 @@ def test_output_stops_at_its_own_sentences_limit(run, monkeypatch):
         assert len(output.tokens) == 2 * (len(word) + 1) + 10
         assert output.alignment.shape == (len(output.tokens), len(word) + 1)
     split = EvaluationSplit("dev", [], store, store)
-    monkeypatch.setattr("bahdanau_jax.evaluation.error_rates", lambda *_: {})
+    monkeypatch.setattr("bahdanau_jax.evaluation.evaluator.error_rates", lambda *_: {})
     assert run.evaluator.evaluate(params, split)[0]["unended"] == len(WORDS)
 
 

@@ -1,15 +1,20 @@
 import numpy as np
 import pytest
 
-from bahdanau_jax import aer
-from bahdanau_jax.corpus import Example
-from bahdanau_jax.data import EvaluationSplit
+from bahdanau_jax.data.corpus import Example
+from bahdanau_jax.data.gold_links import parse_line
+from bahdanau_jax.data.pipeline import EvaluationSplit
+from bahdanau_jax.data.token_store import TokenStore
 from bahdanau_jax.errors import InputError
-from bahdanau_jax.gold_comparison import THRESHOLDS, compare_with_gold, count_methods, with_gold
-from bahdanau_jax.pharaoh import parse_line
-from bahdanau_jax.run import open_run
-from bahdanau_jax.token_store import TokenStore
-from bahdanau_jax.word_alignment import WordAlignment
+from bahdanau_jax.evaluation.alignment_measures import LinkCounts, count_links, threshold_links
+from bahdanau_jax.evaluation.gold_comparison import (
+    THRESHOLDS,
+    compare_with_gold,
+    count_methods,
+    with_gold,
+)
+from bahdanau_jax.evaluation.trained_run import open_run
+from bahdanau_jax.evaluation.word_alignment import WordAlignment
 
 WEIGHTS = np.array([[0.6, 0.3, 0.1, 0.0], [0.1, 0.1, 0.15, 0.65], [0.05, 0.05, 0.7, 0.2]])
 PAIR = WordAlignment(["x", "y", "z"], ["a", "b", "c"], WEIGHTS, [1, 2, 1])
@@ -18,14 +23,14 @@ PAIR = WordAlignment(["x", "y", "z"], ["a", "b", "c"], WEIGHTS, [1, 2, 1])
 def test_every_method_is_compared_with_the_same_gold_links():
     gold = parse_line("0-0 1-1 2-2 1?0")
     found = count_methods([PAIR], [gold])
-    assert found.argmax == [aer.LinkCounts(2, 3, 2, 2)]  # the second word looks at the end
+    assert found.argmax == [LinkCounts(2, 3, 2, 2)]  # the second word looks at the end
     assert found.methods["argmax"] == found.argmax[0]
-    assert found.methods["diagonal"] == aer.LinkCounts(3, 3, 3, 3)
+    assert found.methods["diagonal"] == LinkCounts(3, 3, 3, 3)
     # All tokens alike: the source word with most pieces, for every target word.
-    assert found.methods["uniform"] == aer.count_links({(1, 0), (1, 1), (1, 2)}, gold)
+    assert found.methods["uniform"] == count_links({(1, 0), (1, 1), (1, 2)}, gold)
     for threshold in THRESHOLDS:
-        links = aer.threshold_links(WEIGHTS, threshold)
-        assert found.methods[f"threshold {threshold}"] == aer.count_links(links, gold)
+        links = threshold_links(WEIGHTS, threshold)
+        assert found.methods[f"threshold {threshold}"] == count_links(links, gold)
     figures = found.figures()
     assert figures["aer"] == pytest.approx(100 * (1 - 4 / 5))
     assert figures["alignment_precision"] == 100

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bahdanau_jax.metrics import (
+from bahdanau_jax.evaluation.metrics import (
     ErrorCounts,
     LengthBucket,
     alignment_accuracy,
@@ -226,5 +226,5 @@ def test_buckets_take_both_limits_in_and_every_sentence_once():
 
 
 def test_sacrebleu_is_imported_only_when_it_is_needed():
-    program = "import sys, bahdanau_jax.metrics; sys.exit('sacrebleu' in sys.modules)"
+    program = "import sys, bahdanau_jax.evaluation.metrics; sys.exit('sacrebleu' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program]).returncode == 0

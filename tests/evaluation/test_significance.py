@@ -5,7 +5,14 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from bahdanau_jax.significance import Difference, bootstrap, difference, holm, summary, verdict
+from bahdanau_jax.evaluation.significance import (
+    Difference,
+    bootstrap,
+    difference,
+    holm,
+    summary,
+    verdict,
+)
 
 
 def ratio(sums):

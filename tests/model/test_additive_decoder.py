@@ -7,9 +7,9 @@ import pytest
 from combinations import GROUPS, SOURCE_SIZE, TARGET_SIZE, allowed, build, joined
 from compiling import quick_jit
 
-from bahdanau_jax import additive_recurrence
-from bahdanau_jax.additive_recurrence import covers
-from bahdanau_jax.model import Seq2Seq, initial_params
+from bahdanau_jax.model.kernels import additive_decoder
+from bahdanau_jax.model.kernels.additive_decoder import covers
+from bahdanau_jax.model.seq2seq import Seq2Seq, initial_params
 
 SOURCE = np.array([[4, 5, 6, 7, 2], [5, 2, 0, 0, 0], [3, 3, 2, 0, 0], [0, 0, 0, 0, 0]])
 TARGET = np.array([[6, 4, 7, 2], [5, 2, 0, 0], [7, 2, 0, 0], [0, 0, 0, 0]])
@@ -55,7 +55,7 @@ def test_outputs_and_gradients_are_those_of_the_scanned_cell(name, scale, monkey
         model = Seq2Seq(config, SOURCE_SIZE, TARGET_SIZE)
         params = jax.tree.map(lambda p: p.astype(jnp.float64), scaled_params(model, scale))
         ours = differentiated(model, params)
-        monkeypatch.setattr(additive_recurrence, "covers", lambda config: False)
+        monkeypatch.setattr(additive_decoder, "covers", lambda config: False)
         theirs = differentiated(model, params)
     ours, theirs = jax.tree.map(np.asarray, (ours, theirs))
     assert min(np.abs(g).max() for g in jax.tree.leaves(theirs[1])) > 0
@@ -83,7 +83,7 @@ def test_it_covers_nothing_whose_equations_it_does_not_have():
 @pytest.mark.parametrize("query", [0.0, 1e-4, 3.0, -20.0, 42.0])
 def test_the_ratio_gives_the_tanh(query):
     keys = jnp.linspace(-42.0, 42.0, 2001)[None, :, None]
-    ratio = additive_recurrence._ratio(jnp.full((1, 1), query), additive_recurrence._power(keys))
+    ratio = additive_decoder._ratio(jnp.full((1, 1), query), additive_decoder._power(keys))
     expected = np.tanh(query + np.asarray(keys, np.float64))
     np.testing.assert_allclose(1 - 2 * ratio, expected, rtol=0, atol=3e-6)
 

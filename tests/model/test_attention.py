@@ -15,7 +15,8 @@ from jax.test_util import check_grads
 from numpy.typing import DTypeLike
 from reference_parameters import attention_shapes, float64, random_parameters
 
-from bahdanau_jax.attention import (
+from bahdanau_jax.config import ModelConfig
+from bahdanau_jax.model.attention import (
     Attention,
     Memory,
     context_vector,
@@ -24,8 +25,7 @@ from bahdanau_jax.attention import (
     monotonic_centre,
     window_mask,
 )
-from bahdanau_jax.config import ModelConfig
-from bahdanau_jax.initialization import initialization
+from bahdanau_jax.model.initialization import initialization
 
 LENGTHS = np.array([7, 4, 1, 0])
 ROWS, POSITIONS, WIDTH = 4, 8, 8

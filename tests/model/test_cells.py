@@ -8,8 +8,8 @@ from numpy.typing import DTypeLike
 from reference_cells import cell_step
 from reference_parameters import cell_shapes, float64, random_parameters
 
-from bahdanau_jax.cells import make_cell
 from bahdanau_jax.config import ModelConfig
+from bahdanau_jax.model.cells import make_cell
 
 ROWS, INPUTS, CONTEXT, UNITS = 3, 3, 4, 5
 FORMS = [

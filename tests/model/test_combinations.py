@@ -20,10 +20,10 @@ from compiling import quick_jit
 from flax_tree import apply, named_leaves, random_tree, to_oracle
 from reference_parameters import float64
 
-from bahdanau_jax.attention import Memory
 from bahdanau_jax.config import ModelConfig
-from bahdanau_jax.loss import token_nll
-from bahdanau_jax.model import BOS, Seq2Seq
+from bahdanau_jax.model.attention import Memory
+from bahdanau_jax.model.loss import token_nll
+from bahdanau_jax.model.seq2seq import BOS, Seq2Seq
 
 # Ragged rows, all of them with padding; the last has no source at all.
 SOURCE = np.array([[4, 5, 6, 7, 2, 0, 0], [5, 4, 2, 0, 0, 0, 0], [2, *[0] * 6], [0] * 7])

@@ -11,9 +11,9 @@ from compiling import quick_jit
 from flax_tree import apply, to_flax
 from reference_parameters import parameter_shapes, random_parameters
 
-from bahdanau_jax.attention import Memory
 from bahdanau_jax.config import AttentionConfig, DecoderConfig, EncoderConfig, ModelConfig
-from bahdanau_jax.decoder import Decoder, DecoderState, StepOutput
+from bahdanau_jax.model.attention import Memory
+from bahdanau_jax.model.decoder import Decoder, DecoderState, StepOutput
 
 LENGTHS = np.array([5, 3, 1, 0])
 ROWS, POSITIONS, STEPS = 4, 6, 4

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bahdanau_jax.dropout import Noise, Place, Rates, dropout, example_seeds
+from bahdanau_jax.model.dropout import Noise, Place, Rates, dropout, example_seeds
 
 STEPS, ROWS, SIZE = 40, 16, 50
 ONES = np.ones((STEPS, ROWS, SIZE), np.float32)

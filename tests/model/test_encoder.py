@@ -9,9 +9,9 @@ from compiling import quick_jit
 from flax_tree import apply
 from reference_parameters import parameter_shapes, random_parameters
 
-from bahdanau_jax.cells import make_cell
 from bahdanau_jax.config import EncoderConfig, ModelConfig
-from bahdanau_jax.encoder import Encoder, annotation_units, recur
+from bahdanau_jax.model.cells import make_cell
+from bahdanau_jax.model.encoder import Encoder, annotation_units, recur
 
 SOURCE = np.array([[4, 5, 6, 7, 2, 0], [5, 2, 0, 0, 0, 0], [2, 0, 0, 0, 0, 0], [0] * 6])
 MASK = SOURCE > 0

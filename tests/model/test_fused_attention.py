@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from compiling import quick_jit
 
-from bahdanau_jax.attention import context_vector, masked_softmax
 from bahdanau_jax.config import ModelConfig
-from bahdanau_jax.fused_attention import fused_attention
-from bahdanau_jax.model import Seq2Seq, initial_params
-from bahdanau_jax.scores import tanh_energies
+from bahdanau_jax.model.attention import context_vector, masked_softmax
+from bahdanau_jax.model.kernels.fused_attention import fused_attention
+from bahdanau_jax.model.scores import tanh_energies
+from bahdanau_jax.model.seq2seq import Seq2Seq, initial_params
 
 
 def plain(query, keys, v_a, annotations, mask):

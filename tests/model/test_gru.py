@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 from compiling import quick_jit
 
-from bahdanau_jax import gru_gradient
-from bahdanau_jax.cells import GRUAfter, make_cell
 from bahdanau_jax.config import ModelConfig
-from bahdanau_jax.encoder import recur
-from bahdanau_jax.gru_gradient import covers
+from bahdanau_jax.model.cells import GRUAfter, make_cell
+from bahdanau_jax.model.encoder import recur
+from bahdanau_jax.model.kernels import gru
+from bahdanau_jax.model.kernels.gru import covers
 
 LENGTHS = [5, 2, 1, 0]
 MASK = np.arange(5)[:, None] < np.array(LENGTHS)[None, :]
@@ -57,7 +57,7 @@ def test_states_and_gradients_are_those_of_the_scanned_cell(reset, reverse, scal
     with jax.enable_x64(True):
         params = parameters(cell, scale)
         ours = run(cell, params, some_inputs(), reverse)
-        monkeypatch.setattr(gru_gradient, "covers", lambda cell: False)
+        monkeypatch.setattr(gru, "covers", lambda cell: False)
         theirs = run(cell, params, some_inputs(), reverse)
     ours, theirs = jax.tree.map(np.asarray, (ours, theirs))
     assert min(np.abs(g).max() for g in jax.tree.leaves(theirs[1])) > 0

@@ -12,11 +12,11 @@ from bahdanau_jax.config import (
     ModelConfig,
     TrainConfig,
 )
-from bahdanau_jax.initialization import initialization, per_gate
-from bahdanau_jax.model import Seq2Seq, initial_params
-from bahdanau_jax.optimizer import make_optimizer
-from bahdanau_jax.scores import score_class
-from bahdanau_jax.state import create_state
+from bahdanau_jax.model.initialization import initialization, per_gate
+from bahdanau_jax.model.scores import score_class
+from bahdanau_jax.model.seq2seq import Seq2Seq, initial_params
+from bahdanau_jax.training.optimizer import make_optimizer
+from bahdanau_jax.training.state import create_state
 
 ENCODER, DECODER = 24, 32
 BEYOND = 4.5  # standard errors that a statistic may lie off

@@ -10,9 +10,9 @@ from jax.test_util import check_grads
 from numpy.typing import DTypeLike
 from reference_parameters import attention_shapes, random_parameters
 
-from bahdanau_jax import scores
 from bahdanau_jax.config import ModelConfig
-from bahdanau_jax.initialization import initialization
+from bahdanau_jax.model import scores
+from bahdanau_jax.model.initialization import initialization
 
 ROWS, POSITIONS, WIDTH = 3, 6, 8
 VARIANTS = {

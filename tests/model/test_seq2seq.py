@@ -11,10 +11,10 @@ from flax_tree import apply, named_leaves, random_tree, to_flax, to_oracle
 from reference_parameters import parameter_shapes
 
 from bahdanau_jax.config import AttentionConfig, DecoderConfig, EncoderConfig, ModelConfig
-from bahdanau_jax.dropout import Noise, Rates, example_seeds
-from bahdanau_jax.loss import token_nll
-from bahdanau_jax.model import Seq2Seq, initial_params
-from bahdanau_jax.readout import Readout, readout_units
+from bahdanau_jax.model.dropout import Noise, Rates, example_seeds
+from bahdanau_jax.model.loss import token_nll
+from bahdanau_jax.model.readout import Readout, readout_units
+from bahdanau_jax.model.seq2seq import Seq2Seq, initial_params
 
 SOURCE_SIZE, TARGET_SIZE = 8, 9
 SOURCE = np.array([[4, 5, 6, 7, 3, 2], [5, 4, 2, 0, 0, 0], [2, 0, 0, 0, 0, 0]])

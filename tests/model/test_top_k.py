@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from jax import lax
 
-from bahdanau_jax.largest import LEAST, largest
+from bahdanau_jax.model.kernels.top_k import LEAST, largest
 
 
 @pytest.mark.parametrize("size", [40, LEAST, 1000, 1237, 8000])

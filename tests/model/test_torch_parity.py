@@ -13,13 +13,13 @@ from compiling import quick_jit
 from flax_tree import apply, attention_to_flax, named_leaves, to_flax
 from reference_parameters import parameter_shapes, random_parameters
 
-from bahdanau_jax.attention import Attention, Memory
 from bahdanau_jax.config import EncoderConfig, ModelConfig, TrainConfig
-from bahdanau_jax.encoder import Encoder
-from bahdanau_jax.initialization import initialization
-from bahdanau_jax.loss import token_nll
-from bahdanau_jax.model import Seq2Seq
-from bahdanau_jax.optimizer import make_optimizer
+from bahdanau_jax.model.attention import Attention, Memory
+from bahdanau_jax.model.encoder import Encoder
+from bahdanau_jax.model.initialization import initialization
+from bahdanau_jax.model.loss import token_nll
+from bahdanau_jax.model.seq2seq import Seq2Seq
+from bahdanau_jax.training.optimizer import make_optimizer
 
 torch = pytest.importorskip("torch", reason="PyTorch isn't installed: parity can't be checked")
 import torch_reference  # noqa: E402  (it needs torch)

@@ -5,13 +5,14 @@ import numpy as np
 import pytest
 from launching import launch
 
-from bahdanau_jax import aligning, plots
-from bahdanau_jax.aligning import Drawing, align, align_pairs
-from bahdanau_jax.forcing import Forcing
-from bahdanau_jax.given_pairs import GivenTexts, chunks
-from bahdanau_jax.pharaoh import parse_line
-from bahdanau_jax.run import open_run
-from bahdanau_jax.token_store import TokenStore
+from bahdanau_jax.data.gold_links import parse_line
+from bahdanau_jax.data.token_store import TokenStore
+from bahdanau_jax.evaluation.forcing import Forcing
+from bahdanau_jax.evaluation.given_pairs import GivenTexts, chunks
+from bahdanau_jax.evaluation.trained_run import open_run
+from bahdanau_jax.modes import align as mode
+from bahdanau_jax.modes.align import Drawing, align, align_pairs
+from bahdanau_jax.reports import plots
 
 PAIRS = [("fed", "F E D"), ("cafe", "C A F"), ("a", ""), ("", "A"), ("", ""), ("zz", "Q Q F")]
 NOTHING = Drawing(None, 0)  # pyright: ignore[reportArgumentType]
@@ -88,7 +89,7 @@ def test_rows_of_a_current_query_are_those_of_the_next_step(run, forcing):
 def test_the_first_pairs_are_drawn_as_pictures_and_on_a_page(run, tmp_path, monkeypatch, capsys):
     drawn = []
     monkeypatch.setattr(plots, "heat_map", lambda path, picture: drawn.append((path, picture)))
-    monkeypatch.setattr(aligning, "LONGEST_DRAWN", 3)
+    monkeypatch.setattr(mode, "LONGEST_DRAWN", 3)
     aligned(run, [*PAIRS, ("f", "F"), ("ab", "A")], drawing=Drawing(tmp_path / "x", 3))
     assert [path.name for path, _ in drawn] == ["0001.png", "0006.png", "0007.png"]
     for _, picture in drawn:
@@ -98,7 +99,7 @@ def test_the_first_pairs_are_drawn_as_pictures_and_on_a_page(run, tmp_path, monk
     assert [f"<h2>pair {n}</h2>" in page for n in range(1, 9)] == [
         n in (1, 6, 7) for n in range(1, 9)
     ]
-    assert aligning.MOMENTS["previous"] in page
+    assert mode.MOMENTS["previous"] in page
     assert str(tmp_path / "x" / "alignments.html") in capsys.readouterr().err
 
 

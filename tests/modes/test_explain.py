@@ -6,11 +6,12 @@ from pathlib import Path
 import jax
 from launching import launch
 
-from bahdanau_jax import explain, workdir
 from bahdanau_jax.config import Config, DataConfig, VocabularyConfig
-from bahdanau_jax.explain import Sizes, vocabulary_sizes
-from bahdanau_jax.model import Seq2Seq
-from bahdanau_jax.work import Size
+from bahdanau_jax.model.seq2seq import Seq2Seq
+from bahdanau_jax.modes import explain
+from bahdanau_jax.modes.explain import Sizes, vocabulary_sizes
+from bahdanau_jax.modes.work import Size
+from bahdanau_jax.workdir import directory as workdir
 from experiments import rnnencdec_50, rnnsearch_50
 
 ABSENT = Path("no/such/run")

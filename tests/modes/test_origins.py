@@ -4,12 +4,12 @@ from pathlib import Path
 import pytest
 
 from bahdanau_jax.config import Config, field_paths
-from bahdanau_jax.model import Seq2Seq
-from bahdanau_jax.origins import LUONG, ORIGINS, OURS, PAPER, choices
+from bahdanau_jax.model.seq2seq import Seq2Seq
+from bahdanau_jax.modes.origins import LUONG, ORIGINS, OURS, PAPER, choices
+from bahdanau_jax.modes.work import Size, step_work
 from bahdanau_jax.validation import CHOICES, validate
-from bahdanau_jax.work import Size, step_work
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 EXPERIMENTS = sorted(p.stem for p in (ROOT / "experiments").glob("*.py") if p.stem != "__init__")
 # Beside the model these say how often to look and when to stop, not what is learnt.
 # How a step is computed and watched; what is computed has its origins.
@@ -95,7 +95,7 @@ def test_a_value_that_nobody_published_is_this_projects():
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_what_is_left_out_has_no_effect_on_shapes_or_work(name):
     jax = pytest.importorskip("jax")
-    from bahdanau_jax.explain import parameter_counts
+    from bahdanau_jax.modes.explain import parameter_counts
 
     config, size = experiment(name), Size(rows=2, source=5, target=6, vocabulary=11)
     shown = {choice.field for choice in choices(config)}

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 from launching import launch
 
-from bahdanau_jax import given_pairs
-from bahdanau_jax.corpus import Corpus
+from bahdanau_jax.data.corpus import Corpus
+from bahdanau_jax.data.gold_links import parse_line
+from bahdanau_jax.data.token_store import TokenStore
 from bahdanau_jax.errors import InputError
-from bahdanau_jax.given_pairs import given_texts
-from bahdanau_jax.pharaoh import parse_line
-from bahdanau_jax.run import open_run
-from bahdanau_jax.scoring import score
-from bahdanau_jax.token_store import TokenStore
+from bahdanau_jax.evaluation import given_pairs
+from bahdanau_jax.evaluation.given_pairs import given_texts
+from bahdanau_jax.evaluation.trained_run import open_run
+from bahdanau_jax.modes.score import score
 
 PAIRS = [("fed", "F E D"), ("cafe", "C A F"), ("a", ""), ("", "A"), ("", ""), ("zz", "Q Q")]
 PAIRS += [("abcdef" * 3, "A B C D E F " * 3), ("f", "F")]

@@ -11,18 +11,19 @@ import numpy as np
 import pytest
 import tiny
 
-from bahdanau_jax import line_files, translation
-from bahdanau_jax.checkpoint import Checkpoints
-from bahdanau_jax.ensemble import open_ensemble
+from bahdanau_jax import lines as line_files
+from bahdanau_jax.data.token_store import TokenStore
+from bahdanau_jax.data.vocabularies import UNK
 from bahdanau_jax.errors import InputError
-from bahdanau_jax.evaluation import Evaluator
-from bahdanau_jax.forcing import Forcing
-from bahdanau_jax.hypothesis_lines import Wanted
-from bahdanau_jax.run import make_model, open_run
-from bahdanau_jax.selection import Average, Selection
-from bahdanau_jax.token_store import TokenStore
-from bahdanau_jax.translation import TEXT_ALONE, translate
-from bahdanau_jax.vocabulary import UNK
+from bahdanau_jax.evaluation.ensemble import open_ensemble
+from bahdanau_jax.evaluation.evaluator import Evaluator
+from bahdanau_jax.evaluation.forcing import Forcing
+from bahdanau_jax.evaluation.trained_run import make_model, open_run
+from bahdanau_jax.modes import translate as mode
+from bahdanau_jax.modes.hypothesis_lines import Wanted
+from bahdanau_jax.modes.translate import TEXT_ALONE, translate
+from bahdanau_jax.workdir.checkpoints import Checkpoints
+from bahdanau_jax.workdir.selection import Average, Selection
 
 TEXT = b"fed\n\ncafe\n  \nabcdef\nfed\nzz\nf\n"
 
@@ -78,7 +79,7 @@ def test_the_batch_changes_nothing(run, lines, size):
 
 
 def test_the_lines_read_together_change_nothing(run, lines, monkeypatch):
-    monkeypatch.setattr(translation, "CHUNK", 3)
+    monkeypatch.setattr(mode, "CHUNK", 3)
     assert translated(run, TEXT).split("\n") == lines
 
 
@@ -100,7 +101,7 @@ def test_other_forms_of_line_ends_within_a_line_divide_nothing(run):
 
 
 def test_invalid_utf_8_names_the_line_and_what_came_before_it_is_written(run, monkeypatch):
-    monkeypatch.setattr(translation, "CHUNK", 2)
+    monkeypatch.setattr(mode, "CHUNK", 2)
     out = io.StringIO()
     with pytest.raises(InputError, match=r"input line 4 is not valid UTF-8 \(byte 2\)"):
         translate(run, io.BytesIO(b"fed\n\nf\nf\xe9d\nfed\n"), out)
@@ -289,7 +290,7 @@ def test_members_of_an_ensemble_must_be_alike(run, trained, monkeypatch):
     other = copy.deepcopy(run.config)
     other.model.gru_reset = "after"
     runs = iter([run, dataclasses.replace(run, config=other)])
-    monkeypatch.setattr("bahdanau_jax.ensemble.open_run", lambda *_: next(runs))
+    monkeypatch.setattr("bahdanau_jax.evaluation.ensemble.open_run", lambda *_: next(runs))
     with pytest.raises(InputError, match="other has another model than one"):
         open_ensemble([(Path("one"), "best"), (Path("other"), "best")])
 

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from jax.extend import core
 
-from bahdanau_jax import attention
 from bahdanau_jax.config import ModelConfig
-from bahdanau_jax.model import Seq2Seq, initial_params
-from bahdanau_jax.work import Size, step_work, tanh_count
+from bahdanau_jax.model import attention
+from bahdanau_jax.model.seq2seq import Seq2Seq, initial_params
+from bahdanau_jax.modes.work import Size, step_work, tanh_count
 
 # Half of a cover of pairs: the parts of a count add up, so that values matter more than pairs.
 MODELS = combinations.cover(2, False)[::2]

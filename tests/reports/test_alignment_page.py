@@ -4,9 +4,9 @@ import re
 import numpy as np
 import pytest
 
-from bahdanau_jax.alignment_page import END, alignment_page
-from bahdanau_jax.pharaoh import parse_line
-from bahdanau_jax.word_alignment import WordAlignment
+from bahdanau_jax.data.gold_links import parse_line
+from bahdanau_jax.evaluation.word_alignment import WordAlignment
+from bahdanau_jax.reports.alignment_page import END, alignment_page
 
 HOSTILE = [
     "<script>alert(1)</script>",

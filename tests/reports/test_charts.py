@@ -5,7 +5,7 @@ import xml.etree.ElementTree as ElementTree
 import numpy as np
 import pytest
 
-from bahdanau_jax import charts
+from bahdanau_jax.reports import charts
 
 NAN = math.nan
 

@@ -9,12 +9,12 @@ import pytest
 import tiny
 from launching import launch
 
-from bahdanau_jax.data import open_data
-from bahdanau_jax.evaluation_report import part_lines, write_parts
-from bahdanau_jax.gold_comparison import compare_with_gold
-from bahdanau_jax.pharaoh import parse_line
-from bahdanau_jax.report import read_metrics, read_result
-from bahdanau_jax.run import open_run
+from bahdanau_jax.data.gold_links import parse_line
+from bahdanau_jax.data.pipeline import open_data
+from bahdanau_jax.evaluation.gold_comparison import compare_with_gold
+from bahdanau_jax.evaluation.trained_run import open_run
+from bahdanau_jax.reports.evaluation_report import part_lines, write_parts
+from bahdanau_jax.workdir.metrics_log import read_metrics, read_result
 
 
 def read_parts(directory, split):

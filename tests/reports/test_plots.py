@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from matplotlib import image
 
-from bahdanau_jax import plots
 from bahdanau_jax.errors import InputError
-from bahdanau_jax.metrics import LengthBucket
-from bahdanau_jax.plots import Alignment, by_length, heat_map, heat_maps, training_curves
-from bahdanau_jax.report import MetricsWriter
+from bahdanau_jax.evaluation.metrics import LengthBucket
+from bahdanau_jax.reports import plots
+from bahdanau_jax.reports.plots import Alignment, by_length, heat_map, heat_maps, training_curves
+from bahdanau_jax.workdir.metrics_log import MetricsWriter
 
 MISSING = "\U0010fffd"  # for private use: no font has it
 
@@ -182,5 +182,5 @@ def test_systems_with_different_buckets_are_not_drawn_together(tmp_path):
 
 
 def test_pyplot_is_never_imported():
-    program = "import sys, bahdanau_jax.plots; sys.exit('matplotlib.pyplot' in sys.modules)"
+    program = "import sys, bahdanau_jax.reports.plots; sys.exit('matplotlib.pyplot' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program]).returncode == 0

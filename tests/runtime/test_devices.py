@@ -9,34 +9,34 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bahdanau_jax import parallel
+from bahdanau_jax.runtime import devices
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
 FOUR = """
 import json
 import jax, numpy as np
 from jax import lax
-from bahdanau_jax import parallel
+from bahdanau_jax.runtime import devices
 
 rows = np.arange(8 * 3, dtype=np.float32).reshape(8, 3)
-placed = parallel.shard({"x": rows, "n": np.arange(8)})
-weights = parallel.replicate({"w": np.arange(3.0, dtype=np.float32)})
+placed = devices.shard({"x": rows, "n": np.arange(8)})
+weights = devices.replicate({"w": np.arange(3.0, dtype=np.float32)})
 
 def step(state, batch):
-    total = lax.psum(batch["x"].sum(0), parallel.AXIS)
-    return {"w": state["w"] + total}, lax.axis_index(parallel.AXIS)
+    total = lax.psum(batch["x"].sum(0), devices.AXIS)
+    return {"w": state["w"] + total}, lax.axis_index(devices.AXIS)
 
 def per_row(state, batch):
-    return batch["x"] @ state["w"], batch["n"] + 100 * lax.axis_index(parallel.AXIS)
+    return batch["x"] @ state["w"], batch["n"] + 100 * lax.axis_index(devices.AXIS)
 
-stacked = parallel.on_devices(per_row, outputs=0)(weights, placed)
+stacked = devices.on_devices(per_row, outputs=0)(weights, placed)
 replicated = weights["w"].sharding.is_fully_replicated
-after, _ = parallel.on_devices(step, outputs=None, donate=True)(weights, placed)
+after, _ = devices.on_devices(step, outputs=None, donate=True)(weights, placed)
 print(json.dumps({
     "devices": jax.device_count(),
     "shape": placed["x"].shape,
-    "announced": parallel.batch_shape(rows.shape),
+    "announced": devices.batch_shape(rows.shape),
     "held": [[int(s.device.id), np.asarray(s.data)[0].tolist()]
              for s in placed["x"].addressable_shards],
     "replicated": replicated,
@@ -88,13 +88,13 @@ def test_a_donated_state_is_gone(four):
 
 
 def test_one_device_needs_no_other_code():
-    weights = parallel.replicate(jnp.arange(3.0))
-    placed = parallel.shard(ROWS)
-    assert placed.shape == parallel.batch_shape(ROWS.shape) == (1, 8, 3)
-    both = parallel.on_devices(lambda w, x: (w + 1, x @ w), outputs=0)(weights, placed)
+    weights = devices.replicate(jnp.arange(3.0))
+    placed = devices.shard(ROWS)
+    assert placed.shape == devices.batch_shape(ROWS.shape) == (1, 8, 3)
+    both = devices.on_devices(lambda w, x: (w + 1, x @ w), outputs=0)(weights, placed)
     assert [x.shape for x in both] == [(1, 3), (1, 8)]
-    total = parallel.on_devices(
-        lambda w, x: w + jax.lax.psum(x.sum(0), parallel.AXIS), outputs=None
-    )(weights, placed)
+    total = devices.on_devices(lambda w, x: w + jax.lax.psum(x.sum(0), devices.AXIS), outputs=None)(
+        weights, placed
+    )
     np.testing.assert_array_equal(total, np.arange(3.0) + ROWS.sum(0))
     assert not weights.is_deleted()

@@ -11,9 +11,9 @@ import tiny
 from launching import Launched, launch
 from same_run import saved_state, steps_saved
 
-from bahdanau_jax import workdir
-from bahdanau_jax.manifest import read_starts
-from bahdanau_jax.report import read_metrics
+from bahdanau_jax.workdir import directory as workdir
+from bahdanau_jax.workdir.manifest import read_starts
+from bahdanau_jax.workdir.metrics_log import read_metrics
 
 FLAGS = ["--config=spelling.py", "--config.train.schedule=constant"]
 FLAGS += ["--config.train.warmup_steps=0", "--config.train.learning_rate=3e-3"]

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from bahdanau_jax.notice import SIGNALS, Notice, Stopped
+from bahdanau_jax.runtime.signals import SIGNALS, Notice, Stopped
 
 
 def send(number):
@@ -81,7 +81,7 @@ def test_a_thread_that_may_not_listen_does_not():
 
 TWICE = """
     import os, signal, sys, time
-    from bahdanau_jax import notice as module
+    from bahdanau_jax.runtime import signals as module
     module.REPEAT = float(sys.argv[1])
     with module.Notice() as notice, notice.held():
         os.kill(os.getpid(), signal.SIGTERM)

@@ -12,7 +12,6 @@ from flax_tree import random_tree
 from search_oracle import Asked
 from searched_models import MODELS
 
-from bahdanau_jax.beam import Hypotheses, Sentences, search
 from bahdanau_jax.config import (
     AttentionConfig,
     DecodeConfig,
@@ -20,9 +19,10 @@ from bahdanau_jax.config import (
     EncoderConfig,
     ModelConfig,
 )
-from bahdanau_jax.continuation import EOS, UNK
-from bahdanau_jax.model import PAD, Seq2Seq
-from bahdanau_jax.search import greedy
+from bahdanau_jax.model.seq2seq import PAD, Seq2Seq
+from bahdanau_jax.search.beam import Hypotheses, Sentences, search
+from bahdanau_jax.search.continuation import EOS, UNK
+from bahdanau_jax.search.greedy import greedy
 from bahdanau_jax.validation import CHOICES
 
 SIZE = 6  # PAD, BOS, EOS, UNK and two words: an output can be one of 121

@@ -13,15 +13,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bahdanau_jax import parallel
-from bahdanau_jax.batching import Batch, Batcher
 from bahdanau_jax.config import Config
-from bahdanau_jax.loss import token_nll
-from bahdanau_jax.model import PAD, Seq2Seq
-from bahdanau_jax.optimizer import make_optimizer
-from bahdanau_jax.state import create_state
-from bahdanau_jax.step import make_train_step
-from bahdanau_jax.token_store import TokenStore
+from bahdanau_jax.data.batching import Batch, Batcher
+from bahdanau_jax.data.token_store import TokenStore
+from bahdanau_jax.model.loss import token_nll
+from bahdanau_jax.model.seq2seq import PAD, Seq2Seq
+from bahdanau_jax.runtime import devices
+from bahdanau_jax.training.optimizer import make_optimizer
+from bahdanau_jax.training.state import create_state
+from bahdanau_jax.training.step import make_train_step
 
 VOCABULARY, STEPS = 11, 20
 
@@ -56,10 +56,8 @@ def losses() -> dict:
     )
     model = Seq2Seq(config.model, VOCABULARY, VOCABULARY)
     optimizer = make_optimizer(config.train, STEPS)
-    state = jax.jit(
-        lambda: create_state(model, optimizer, 3), out_shardings=parallel.replicated()
-    )()
-    step = parallel.on_devices(
+    state = jax.jit(lambda: create_state(model, optimizer, 3), out_shardings=devices.replicated())()
+    step = devices.on_devices(
         make_train_step(model, optimizer, config.train), outputs=None, donate=True
     )
     figures, rows, real_rows = [], [], []
@@ -67,7 +65,7 @@ def losses() -> dict:
         batch = batcher.batch(number)
         rows.append(len(batch.source))
         real_rows.append(int((batch.source != PAD).any(axis=1).sum()))
-        state, sums = step(state, parallel.shard(batch))
+        state, sums = step(state, devices.shard(batch))
         figures.append([float(x) for x in (sums.loss / sums.tokens, *sums[1:])])
     return {
         "devices": jax.device_count(),
@@ -93,11 +91,9 @@ def gradients() -> dict:
     tokens = chance.integers(4, VOCABULARY, (2, len(lengths), width))
     beyond = [[np.arange(width) >= pair[side] for pair in lengths] for side in (0, 1)]
     source, target = np.where(beyond, PAD, tokens).astype(np.int32)
-    state = jax.jit(
-        lambda: create_state(model, optimizer, 0), out_shardings=parallel.replicated()
-    )()
-    step = parallel.on_devices(make_train_step(model, optimizer, config.train), outputs=None)
-    new, sums = step(state, parallel.shard(Batch(source, target)))
+    state = jax.jit(lambda: create_state(model, optimizer, 0), out_shardings=devices.replicated())()
+    step = devices.on_devices(make_train_step(model, optimizer, config.train), outputs=None)
+    new, sums = step(state, devices.shard(Batch(source, target)))
 
     def mean_nll(params, source, target):
         logits, _ = model.apply({"params": params}, source, target)
@@ -107,8 +103,8 @@ def gradients() -> dict:
     gradient = jax.jit(jax.grad(mean_nll))
     params = jax.device_get(state.params)
     # Of one device's rows: the others are blanked, so that one shape is compiled.
-    devices = [np.arange(8)[:, None] // 2 == device for device in range(4)]
-    shards = [gradient(params, *(np.where(d, x, PAD) for x in (source, target))) for d in devices]
+    rows = [np.arange(8)[:, None] // 2 == device for device in range(4)]
+    shards = [gradient(params, *(np.where(d, x, PAD) for x in (source, target))) for d in rows]
     return {
         "devices": jax.device_count(),
         "tokens": float(sums.tokens),

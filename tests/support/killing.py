@@ -18,11 +18,11 @@ from pathlib import Path
 from launching import SERVER
 
 from bahdanau_jax import checksums, durable
-from bahdanau_jax.batching import Batcher
-from bahdanau_jax.checkpoint import Checkpoints
 from bahdanau_jax.config import Config
-from bahdanau_jax.report import MetricsWriter
-from bahdanau_jax.train import train
+from bahdanau_jax.data.batching import Batcher
+from bahdanau_jax.training.train import train
+from bahdanau_jax.workdir.checkpoints import Checkpoints
+from bahdanau_jax.workdir.metrics_log import MetricsWriter
 
 MOMENTS = [
     (Batcher, "batch"),

@@ -15,12 +15,18 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 LAUNCH = ROOT / "launch.py"
 
 SERVER = multiprocessing.get_context("forkserver")
 SERVER.set_forkserver_preload(
-    ["bahdanau_jax.train", "bahdanau_jax.translation", "launching", "killing", "strangers"]
+    [
+        "bahdanau_jax.training.train",
+        "bahdanau_jax.modes.translate",
+        "launching",
+        "killing",
+        "strangers",
+    ]
 )
 
 

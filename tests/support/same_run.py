@@ -6,14 +6,14 @@ import io
 import jax
 import numpy as np
 
-from bahdanau_jax import workdir
-from bahdanau_jax.checkpoint import Checkpoints
-from bahdanau_jax.optimizer import make_optimizer
-from bahdanau_jax.report import read_metrics, read_result
-from bahdanau_jax.run import make_model
-from bahdanau_jax.state import create_state
-from bahdanau_jax.train import train
-from bahdanau_jax.vocabulary import Vocabularies
+from bahdanau_jax.data.vocabularies import Vocabularies
+from bahdanau_jax.evaluation.trained_run import make_model
+from bahdanau_jax.training.optimizer import make_optimizer
+from bahdanau_jax.training.state import create_state
+from bahdanau_jax.training.train import train
+from bahdanau_jax.workdir import directory as workdir
+from bahdanau_jax.workdir.checkpoints import Checkpoints
+from bahdanau_jax.workdir.metrics_log import read_metrics, read_result
 
 
 def without_speed(directory):

@@ -15,7 +15,7 @@ from launching import SERVER
 
 from bahdanau_jax import checksums
 from bahdanau_jax.errors import InputError
-from bahdanau_jax.run import open_run
+from bahdanau_jax.evaluation.trained_run import open_run
 
 
 class Payload:

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from bahdanau_jax import executors
 from bahdanau_jax.errors import InputError
-from bahdanau_jax.executors import Job, run_local
+from bahdanau_jax.sweeps import executors
+from bahdanau_jax.sweeps.executors import Job, run_local
 
 
 def job(tmp_path, name, code):
@@ -113,7 +113,7 @@ import signal, sys
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background ignores it
 from pathlib import Path
 sys.path.insert(0, {root!r})
-from bahdanau_jax.executors import Job, run_local
+from bahdanau_jax.sweeps.executors import Job, run_local
 code = "import os, time; print(os.getpid(), flush=True); time.sleep(60)"
 job = Job("cell", [sys.executable, "-S", "-c", code], Path({cell!r}))
 try:
@@ -127,7 +127,7 @@ except KeyboardInterrupt:
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
 def test_no_cell_outlives_its_sweep(tmp_path, how):
     cell = tmp_path / "cell"
-    code = SWEEPER.format(root=str(Path(__file__).parents[1]), cell=str(cell))
+    code = SWEEPER.format(root=str(Path(__file__).parents[2]), cell=str(cell))
     sweeper = subprocess.Popen([sys.executable, "-c", code])
     log = cell / executors.LOG
     while not (log.exists() and log.read_text().endswith("\n")):

@@ -4,9 +4,10 @@ import math
 import pytest
 import tiny
 
-from bahdanau_jax import field_values, grid
+from bahdanau_jax import fields
 from bahdanau_jax.config import field_paths
 from bahdanau_jax.errors import InputError
+from bahdanau_jax.sweeps import grid
 
 
 @pytest.fixture
@@ -63,9 +64,9 @@ def test_zip_pairs_and_refuses_unequal_numbers(base):
 def test_values_are_read_by_the_type_of_the_field(sweep, path, values):
     if path is None:
         with pytest.raises(InputError, match="unknown configuration field"):
-            field_values.parse_field(sweep)
+            fields.parse_field(sweep)
         return
-    found_path, found = field_values.parse_field(sweep)
+    found_path, found = fields.parse_field(sweep)
     assert found_path == path
     if values is None:
         ratios = [float(b) / float(a) for a, b in itertools.pairwise(found)]
@@ -149,10 +150,8 @@ def test_a_named_sweep_is_a_product_or_a_list_of_points(base):
 
 
 def test_every_field_has_a_short_name_that_means_it_and_nothing_else():
-    short = {path: field_values.short_name(path) for path in field_paths()}
-    assert {path: field_values.resolve(name) for path, name in short.items()} == {
-        p: p for p in short
-    }
+    short = {path: fields.short_name(path) for path in field_paths()}
+    assert {path: fields.resolve(name) for path, name in short.items()} == {p: p for p in short}
     assert short["model.attention.score"] == "score"
     assert short["data.seed"] == "data.seed"
     assert short["model.encoder.units"] == "encoder.units"

@@ -2,9 +2,9 @@ import jax
 import pytest
 import tiny
 
-from bahdanau_jax import grid
 from bahdanau_jax.errors import InputError
-from bahdanau_jax.matching import CLOSE, ParameterCounter, match_parameters
+from bahdanau_jax.sweeps import grid
+from bahdanau_jax.sweeps.matching import CLOSE, ParameterCounter, match_parameters
 
 
 @pytest.fixture
@@ -20,7 +20,7 @@ def silent(_):
 
 
 def test_the_counter_counts_what_is_trained(trained):
-    from bahdanau_jax.run import open_run
+    from bahdanau_jax.evaluation.trained_run import open_run
 
     params = open_run(trained.directory).params
     count = sum(leaf.size for leaf in jax.tree.leaves(params))

@@ -8,13 +8,13 @@ import pytest
 import tiny
 from same_run import assert_same_run, quietly, result_of, without_speed
 
-from bahdanau_jax import grid, sweep
-from bahdanau_jax.batching import Batcher
-from bahdanau_jax.cell_results import read_results
+from bahdanau_jax.comparison.results import read_results
+from bahdanau_jax.data.batching import Batcher
 from bahdanau_jax.errors import InputError
-from bahdanau_jax.executors import LOG
-from bahdanau_jax.replica_training import train_replicas
-from bahdanau_jax.run import open_run
+from bahdanau_jax.evaluation.trained_run import open_run
+from bahdanau_jax.sweeps import grid, sweep
+from bahdanau_jax.sweeps.executors import LOG
+from bahdanau_jax.sweeps.replica_training import train_replicas
 
 
 def make_cells(source, *sweeps):
@@ -99,7 +99,7 @@ def test_a_replica_that_patience_ends_leaves_the_others_alone(corpus, tmp_path, 
     cells = make_cells(corpus, "seed=0,7")
     for cell in cells:
         cell.config.train.patience, cell.config.train.eval_every = 1, 10
-    from bahdanau_jax.trainer import Trainer
+    from bahdanau_jax.training.loop import Trainer
 
     evaluate = Trainer.evaluate
 

@@ -4,16 +4,16 @@ import numpy as np
 import pytest
 import tiny
 
-from bahdanau_jax import parallel
-from bahdanau_jax.batching import Batch
-from bahdanau_jax.dropout import Noise, Place, Rates, dropout, varying_rate
+from bahdanau_jax.data.batching import Batch
 from bahdanau_jax.errors import InputError
-from bahdanau_jax.grid import with_values
-from bahdanau_jax.model import Seq2Seq
-from bahdanau_jax.optimizer import make_optimizer
-from bahdanau_jax.replicas import check, create_states, make_replica_step, replica
-from bahdanau_jax.state import create_state
-from bahdanau_jax.step import make_train_step
+from bahdanau_jax.model.dropout import Noise, Place, Rates, dropout, varying_rate
+from bahdanau_jax.model.seq2seq import Seq2Seq
+from bahdanau_jax.runtime import devices
+from bahdanau_jax.sweeps.grid import with_values
+from bahdanau_jax.sweeps.replicas import check, create_states, make_replica_step, replica
+from bahdanau_jax.training.optimizer import make_optimizer
+from bahdanau_jax.training.state import create_state
+from bahdanau_jax.training.step import make_train_step
 
 STEPS, SOURCES, TARGETS = 50, 9, 11
 
@@ -40,10 +40,10 @@ def base():
 
 
 def run(function, state, batches):
-    step = parallel.on_devices(function, outputs=None)
-    state, sums = parallel.replicate(state), []
+    step = devices.on_devices(function, outputs=None)
+    state, sums = devices.replicate(state), []
     for batch in batches:
-        state, found = step(state, parallel.shard(batch))
+        state, found = step(state, devices.shard(batch))
         sums.append(jax.device_get(found))
     return state, sums
 

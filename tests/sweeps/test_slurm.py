@@ -9,8 +9,8 @@ import time
 
 import pytest
 
-from bahdanau_jax import executors
-from bahdanau_jax.executors import Job
+from bahdanau_jax.sweeps import executors
+from bahdanau_jax.sweeps.executors import Job
 
 pytestmark = [
     pytest.mark.slow,

@@ -4,9 +4,11 @@ import json
 import pytest
 import tiny
 
-from bahdanau_jax import grid, report, sweep, workdir
 from bahdanau_jax.errors import InputError
-from bahdanau_jax.executors import LOG, Ended
+from bahdanau_jax.sweeps import grid, sweep
+from bahdanau_jax.sweeps.executors import LOG, Ended
+from bahdanau_jax.workdir import directory as workdir
+from bahdanau_jax.workdir import metrics_log
 
 COMMAND = ["python", "launch.py", "--config=tiny.py"]
 
@@ -26,7 +28,7 @@ class FakeExecutor:
                 (job.directory / LOG).write_text("compiling\nlaunch.py: it can't work\n\n")
                 yield Ended(job.name, 2, 1.0)
             else:
-                report.write_result(job.directory, {"step": 1})
+                metrics_log.write_result(job.directory, {"step": 1})
                 yield Ended(job.name, 0, 1.0)
 
 

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 import tiny
 
-from bahdanau_jax import sweep, tuning
 from bahdanau_jax.errors import InputError
-from bahdanau_jax.search_space import parse_space
-from bahdanau_jax.tuning import Trial, Tuning, tune
+from bahdanau_jax.sweeps import sweep, tuning
+from bahdanau_jax.sweeps.search_space import parse_space
+from bahdanau_jax.sweeps.tuning import Trial, Tuning, tune
 
 optuna = pytest.importorskip("optuna")
 
@@ -139,7 +139,7 @@ TUNER = """
 import sys
 sys.path[:0] = [{root!r}, {tests!r}]
 import test_tuning
-from bahdanau_jax import tuning
+from bahdanau_jax.sweeps import tuning
 tuning.tune(__import__("pathlib").Path({place!r}), test_tuning.what(2, 1e-4, 2e-4),
             test_tuning.command("--pause=30"), print)
 """

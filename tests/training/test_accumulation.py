@@ -4,13 +4,13 @@ import jax
 import numpy as np
 import pytest
 
-from bahdanau_jax import parallel
-from bahdanau_jax.batching import Batch
 from bahdanau_jax.config import Config
-from bahdanau_jax.model import Seq2Seq
-from bahdanau_jax.optimizer import make_optimizer
-from bahdanau_jax.state import create_state
-from bahdanau_jax.step import make_train_step
+from bahdanau_jax.data.batching import Batch
+from bahdanau_jax.model.seq2seq import Seq2Seq
+from bahdanau_jax.runtime import devices
+from bahdanau_jax.training.optimizer import make_optimizer
+from bahdanau_jax.training.state import create_state
+from bahdanau_jax.training.step import make_train_step
 
 
 def trained(accumulate: int) -> tuple[Any, Any]:
@@ -29,10 +29,10 @@ def trained(accumulate: int) -> tuple[Any, Any]:
         lengths = rng.integers(1, length + 1, 6) * (np.arange(6) < 5)  # the last row is filler
         sides.append(np.where(np.arange(length)[None, :] < lengths[:, None], ids, 0))
     seq2seq, optimizer = Seq2Seq(model, 9, 9), make_optimizer(train, 9)
-    state = parallel.replicate(jax.jit(lambda: create_state(seq2seq, optimizer, 0))())
-    step: Any = parallel.on_devices(make_train_step(seq2seq, optimizer, train), outputs=None)
+    state = devices.replicate(jax.jit(lambda: create_state(seq2seq, optimizer, 0))())
+    step: Any = devices.on_devices(make_train_step(seq2seq, optimizer, train), outputs=None)
     for _ in range(2):
-        state, sums = step(state, parallel.shard(Batch(*sides)))
+        state, sums = step(state, devices.shard(Batch(*sides)))
     return jax.device_get(state.params), jax.device_get(sums)
 
 

@@ -5,10 +5,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bahdanau_jax import compilation, parallel
-from bahdanau_jax.batching import Batch
-from bahdanau_jax.compilation import CompiledSteps
+from bahdanau_jax.data.batching import Batch
 from bahdanau_jax.errors import InputError
+from bahdanau_jax.runtime import devices
+from bahdanau_jax.training import compilation
+from bahdanau_jax.training.compilation import CompiledSteps
 
 
 class Step:
@@ -28,13 +29,13 @@ class Step:
         self.compiled.append(shape)
         if shape in self._fails:
             raise MemoryError(f"{shape} doesn't fit")
-        step = parallel.on_devices(lambda s, b: (s + b.source.sum(), b.target.sum()), outputs=None)
+        step = devices.on_devices(lambda s, b: (s + b.source.sum(), b.target.sum()), outputs=None)
         return step.lower(state, batch)
 
 
 @pytest.fixture
 def state():
-    return parallel.replicate(jnp.int32(3))
+    return devices.replicate(jnp.int32(3))
 
 
 def test_every_shape_is_compiled_once_in_the_order_given(state):
@@ -42,7 +43,7 @@ def test_every_shape_is_compiled_once_in_the_order_given(state):
     step.turn.release(9)
     with CompiledSteps(step, state, [(4, 6, 5), (4, 2, 3), (4, 6, 5), (4, 1, 1)]) as compiled:
         batch = Batch(np.full((4, 2), 1, np.int32), np.full((4, 3), 2, np.int32))
-        new, target = compiled[4, 2, 3](state, parallel.shard(batch))
+        new, target = compiled[4, 2, 3](state, devices.shard(batch))
         _ = compiled[4, 1, 1]
     assert step.compiled == [(4, 6, 5), (4, 2, 3), (4, 1, 1)]
     assert (int(new), int(jax.device_get(target))) == (3 + 8, 24)

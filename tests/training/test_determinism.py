@@ -13,7 +13,7 @@ from launching import LAUNCH, ROOT
 from same_run import assert_same_run
 
 import launch
-from bahdanau_jax import heap
+from bahdanau_jax.runtime import setup
 
 
 def test_another_process_with_another_hash_seed_ends_with_the_same_bits(trained, tmp_path):
@@ -47,7 +47,7 @@ def settings():
 
 
 def test_deterministic_programs_are_asked_for_beside_what_the_user_set(monkeypatch, settings):
-    monkeypatch.setattr(heap, "keep_freed_memory", lambda: None)
+    monkeypatch.setattr(setup, "keep_freed_memory", lambda: None)
     monkeypatch.setenv("XLA_FLAGS", "--xla_cpu_enable_fast_math=false")
     with flagsaver.flagsaver(deterministic=True):
         launch._configure_jax()

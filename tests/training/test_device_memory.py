@@ -2,8 +2,8 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from bahdanau_jax.device_memory import StepMemory, capacity, check_fits, planned
 from bahdanau_jax.errors import InputError
+from bahdanau_jax.training.device_memory import StepMemory, capacity, check_fits, planned
 
 
 def test_what_is_planned_holds_arguments_temporaries_and_results():

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from device_figures import STEPS, VOCABULARY, tiny_config
 
-from bahdanau_jax.batching import Batch
-from bahdanau_jax.model import Seq2Seq
-from bahdanau_jax.optimizer import make_optimizer
-from bahdanau_jax.parallel import AXIS
-from bahdanau_jax.state import create_state
-from bahdanau_jax.step import make_train_step
+from bahdanau_jax.data.batching import Batch
+from bahdanau_jax.model.seq2seq import Seq2Seq
+from bahdanau_jax.runtime.devices import AXIS
+from bahdanau_jax.training.optimizer import make_optimizer
+from bahdanau_jax.training.state import create_state
+from bahdanau_jax.training.step import make_train_step
 
 BATCH = Batch(
     np.array([[4, 5, 6, 2], [7, 2, 0, 0]], np.int32), np.array([[5, 6, 2], [8, 2, 0]], np.int32)

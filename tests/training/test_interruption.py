@@ -17,15 +17,18 @@ import tiny
 from launching import tree_hash
 from same_run import assert_same_run, quietly, saved_state, steps_saved, without_speed
 
-from bahdanau_jax import checksums, report, trainer, workdir
-from bahdanau_jax.batching import Batcher
-from bahdanau_jax.checkpoint import Checkpoints
+from bahdanau_jax import checksums
+from bahdanau_jax.data.batching import Batcher
 from bahdanau_jax.errors import InputError, RunError
-from bahdanau_jax.evaluation import Evaluator
-from bahdanau_jax.manifest import read_starts
-from bahdanau_jax.notice import Stopped
-from bahdanau_jax.report import read_metrics
-from bahdanau_jax.train import train
+from bahdanau_jax.evaluation.evaluator import Evaluator
+from bahdanau_jax.runtime.signals import Stopped
+from bahdanau_jax.training import loop
+from bahdanau_jax.training.train import train
+from bahdanau_jax.workdir import directory as workdir
+from bahdanau_jax.workdir import metrics_log
+from bahdanau_jax.workdir.checkpoints import Checkpoints
+from bahdanau_jax.workdir.manifest import read_starts
+from bahdanau_jax.workdir.metrics_log import read_metrics
 
 
 def after(monkeypatch, owner, name, calls, act):
@@ -154,7 +157,7 @@ def test_the_last_save_has_no_next_one(trained, tmp_path, monkeypatch):
 
 def test_a_full_disk_loses_no_line_of_metrics(trained, tmp_path, monkeypatch):
     lines = without_speed(trained.directory)
-    writer = report.MetricsWriter(tmp_path, mirror=False)
+    writer = metrics_log.MetricsWriter(tmp_path, mirror=False)
     stream = writer._stream
 
     class Full:
@@ -187,7 +190,7 @@ POISONED = [5, 29, 30, 31, 32]
 
 def poison(monkeypatch, steps):
     """Has the steps with these numbers, from 0, find a loss that isn't finite."""
-    make = trainer.make_train_step
+    make = loop.make_train_step
 
     def make_poisoned(*args):
         step = make(*args)
@@ -202,7 +205,7 @@ def poison(monkeypatch, steps):
 
         return poisoned
 
-    monkeypatch.setattr(trainer, "make_train_step", make_poisoned)
+    monkeypatch.setattr(loop, "make_train_step", make_poisoned)
 
 
 def test_skipped_updates_are_counted_and_their_batches_kept(trained, tmp_path, monkeypatch):

@@ -6,7 +6,7 @@ import optax
 import pytest
 
 from bahdanau_jax.config import TrainConfig
-from bahdanau_jax.optimizer import make_optimizer, make_schedule
+from bahdanau_jax.training.optimizer import make_optimizer, make_schedule
 
 PARAMS = {
     "a": np.array([[1.0, -2.0], [0.5, 3.0]], np.float32),

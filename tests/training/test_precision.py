@@ -5,15 +5,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bahdanau_jax import parallel
-from bahdanau_jax.batching import Batch, Batcher
 from bahdanau_jax.config import Config
-from bahdanau_jax.data import open_data
-from bahdanau_jax.model import Seq2Seq
-from bahdanau_jax.optimizer import make_optimizer
-from bahdanau_jax.precision import with_storage
-from bahdanau_jax.state import create_state
-from bahdanau_jax.step import make_train_step
+from bahdanau_jax.data.batching import Batch, Batcher
+from bahdanau_jax.data.pipeline import open_data
+from bahdanau_jax.model.seq2seq import Seq2Seq
+from bahdanau_jax.runtime import devices
+from bahdanau_jax.training.optimizer import make_optimizer
+from bahdanau_jax.training.precision import with_storage
+from bahdanau_jax.training.state import create_state
+from bahdanau_jax.training.step import make_train_step
 from bahdanau_jax.validation import CHOICES
 from experiments import cmudict
 
@@ -35,9 +35,9 @@ def small_config(precision: str, score: str = "additive") -> Config:
 def training(config: Config) -> tuple[Any, Any]:
     """Returns the per-device step over all devices, and the first state."""
     model, optimizer = Seq2Seq(config.model, 9, 9), make_optimizer(config.train, 9)
-    state = parallel.replicate(jax.jit(lambda: create_state(model, optimizer, 0))())
+    state = devices.replicate(jax.jit(lambda: create_state(model, optimizer, 0))())
     step = make_train_step(model, optimizer, config.train)
-    return parallel.on_devices(step, outputs=None), state
+    return devices.on_devices(step, outputs=None), state
 
 
 def product_precisions(jaxpr) -> list[str]:
@@ -71,12 +71,12 @@ def test_what_is_carried_and_stored(precision):
     stored = jnp.float32 if precision == "float32" else jnp.bfloat16
     assert memory.annotations.dtype == memory.keys.dtype == stored
     assert memory.final.dtype == start.cells[0][0].dtype == jnp.float32
-    new, sums = jax.eval_shape(step, state, parallel.shard(BATCH))
+    new, sums = jax.eval_shape(step, state, devices.shard(BATCH))
     assert jax.tree.map(lambda x: x.dtype, new) == jax.tree.map(lambda x: x.dtype, state)
     summed = [x.dtype for name, x in sums._asdict().items() if name != "finite"]
     carried = [x.dtype for x in jax.tree.leaves(new.params)]
     assert {*summed, *carried} == {jnp.dtype("float32")}
-    products = product_precisions(jax.make_jaxpr(step)(state, parallel.shard(BATCH)).jaxpr)
+    products = product_precisions(jax.make_jaxpr(step)(state, devices.shard(BATCH)).jaxpr)
     assert len(products) > 20
     narrow = ["BF16_BF16_F32" in product for product in products]
     assert all(narrow) if precision == "bfloat16" else not any(narrow)
@@ -90,7 +90,7 @@ def test_the_loss_stays_near_that_of_float32_and_is_another(precision, score):
         step, state = training(small_config(choice, score))
         losses[choice] = []
         for _ in range(30):
-            state, sums = step(state, parallel.shard(BATCH))
+            state, sums = step(state, devices.shard(BATCH))
             losses[choice].append(float(sums.loss))
     exact, rounded = np.array(losses["float32"]), np.array(losses[precision])
     assert exact[-1] < 0.8 * exact[0]
@@ -111,14 +111,14 @@ def test_the_default_runs_first_500_steps_have_the_loss_of_float32(precision, tm
     for choice in ("float32", precision):
         config.train.precision = choice
         model, optimizer = Seq2Seq(config.model, *sizes), make_optimizer(config.train, 3792)
-        state: Any = parallel.replicate(
+        state: Any = devices.replicate(
             jax.jit(lambda m=model, o=optimizer: create_state(m, o, 0))()
         )
         step = make_train_step(model, optimizer, config.train)
-        run: Any = parallel.on_devices(step, outputs=None, donate=True)
+        run: Any = devices.on_devices(step, outputs=None, donate=True)
         losses[choice] = []
         for number in range(500):
-            state, sums = run(state, parallel.shard(batcher.batch(number)))
+            state, sums = run(state, devices.shard(batcher.batch(number)))
             losses[choice].append(float(sums.loss) / float(sums.tokens))
     exact, rounded = (np.array(values).reshape(10, 50).mean(1) for values in losses.values())
     assert exact[-1] < 0.3 * exact[0]

@@ -7,15 +7,15 @@ import tiny
 from launching import tree_hash
 from same_run import assert_same_run, quietly, result_of, steps_saved, without_speed
 
-from bahdanau_jax import workdir
-from bahdanau_jax.batching import Batcher
-from bahdanau_jax.data import open_data
+from bahdanau_jax.data.batching import Batcher
+from bahdanau_jax.data.pipeline import open_data
 from bahdanau_jax.errors import InputError
-from bahdanau_jax.evaluation import Evaluator
-from bahdanau_jax.loop_state import LoopState
-from bahdanau_jax.report import read_metrics
-from bahdanau_jax.run import open_run
-from bahdanau_jax.train import train
+from bahdanau_jax.evaluation.evaluator import Evaluator
+from bahdanau_jax.evaluation.trained_run import open_run
+from bahdanau_jax.training.loop_state import LoopState
+from bahdanau_jax.training.train import train
+from bahdanau_jax.workdir import directory as workdir
+from bahdanau_jax.workdir.metrics_log import read_metrics
 
 
 def test_a_workdir_holds_what_the_run_was_and_what_came_of_it(trained):

@@ -18,8 +18,8 @@ import optax
 import pytest
 
 from bahdanau_jax import checksums
-from bahdanau_jax.checkpoint import Checkpoints
 from bahdanau_jax.errors import InputError
+from bahdanau_jax.workdir.checkpoints import Checkpoints
 
 
 @flax.struct.dataclass
@@ -339,7 +339,7 @@ KILLED = """
     import sys, time
     import jax.numpy as jnp
     from bahdanau_jax import checksums
-    from bahdanau_jax.checkpoint import Checkpoints
+    from bahdanau_jax.workdir.checkpoints import Checkpoints
 
     checkpoints = Checkpoints(sys.argv[1])
     checkpoints.save(1, {"params": {"w": jnp.ones(4)}}, {}, best=False)

@@ -6,10 +6,10 @@ import sys
 
 import pytest
 
-from bahdanau_jax import workdir
 from bahdanau_jax.config import Config, from_json, to_json
 from bahdanau_jax.errors import InputError
-from bahdanau_jax.workdir import lock, make, read_config, write_atomically, write_config
+from bahdanau_jax.workdir import directory as workdir
+from bahdanau_jax.workdir.directory import lock, make, read_config, write_atomically, write_config
 
 
 def test_a_file_is_replaced_whole(tmp_path):
@@ -100,7 +100,7 @@ def test_a_file_in_the_way_of_a_workdir_is_an_input_error(tmp_path):
 
 HOLD = """
 import sys, time
-from bahdanau_jax.workdir import lock
+from bahdanau_jax.workdir.directory import lock
 with lock(sys.argv[1]):
     print("held", flush=True)
     time.sleep(60)

@@ -8,7 +8,7 @@ from strict_json import strict
 
 from bahdanau_jax.config import Config, to_dict
 from bahdanau_jax.errors import InputError
-from bahdanau_jax.manifest import git_state, write_manifest
+from bahdanau_jax.workdir.manifest import git_state, write_manifest
 
 
 def test_each_start_is_added_to_the_manifest(tmp_path):

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from strict_json import strict
 
-from bahdanau_jax.report import (
+from bahdanau_jax.workdir.metrics_log import (
     MetricsWriter,
     read_metrics,
     read_result,
@@ -151,7 +151,7 @@ def test_tensorboard_hides_what_a_resumed_run_writes_again(tmp_path, resume_step
 def test_neither_tensorflow_nor_tensorboard_is_imported_at_the_start(tmp_path):
     program = """
         import sys
-        from bahdanau_jax.report import MetricsWriter
+        from bahdanau_jax.workdir.metrics_log import MetricsWriter
         writer = MetricsWriter(sys.argv[1])
         assert not {"tensorboardX", "jax"} & set(sys.modules)
         writer.write(1, {"train/loss": 1.0})

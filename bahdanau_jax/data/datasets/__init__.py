@@ -1,7 +1,7 @@
 """TFDS data sets that this project makes itself; importing this registers them with TFDS."""
 
-from bahdanau_jax.datasets.cmudict import Cmudict
-from bahdanau_jax.datasets.greek_nt import GreekNt
-from bahdanau_jax.datasets.synthetic import CopyInsert, Reverse
+from bahdanau_jax.data.datasets.cmudict import Cmudict
+from bahdanau_jax.data.datasets.greek_nt import GreekNt
+from bahdanau_jax.data.datasets.synthetic import CopyInsert, Reverse
 
 BUILDERS = (Cmudict, CopyInsert, GreekNt, Reverse)

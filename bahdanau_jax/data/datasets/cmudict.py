@@ -12,7 +12,7 @@ from typing import Any
 
 import tensorflow_datasets as tfds
 
-from bahdanau_jax.datasets.text_builder import TextBuilder
+from bahdanau_jax.data.datasets.text_builder import TextBuilder
 from bahdanau_jax.errors import InputError
 
 _VARIANT = re.compile(r"\(\d+\)$")

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import tensorflow_datasets as tfds
 
-from bahdanau_jax.datasets.text_builder import TextBuilder
+from bahdanau_jax.data.datasets.text_builder import TextBuilder
 from bahdanau_jax.errors import InputError
 
 # Numbers of books, as the first two digits of a verse's number have them.

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import tensorflow_datasets as tfds
 
-from bahdanau_jax.datasets.text_builder import TextBuilder
+from bahdanau_jax.data.datasets.text_builder import TextBuilder
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 VOWELS = "aeiou"  # copy_insert: MARKER stands before them in the target

@@ -19,10 +19,10 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from bahdanau_jax import gru_gradient
-from bahdanau_jax.attention import masked_softmax
 from bahdanau_jax.config import ModelConfig
-from bahdanau_jax.gru_gradient import over_steps
+from bahdanau_jax.model.attention import masked_softmax
+from bahdanau_jax.model.kernels import gru
+from bahdanau_jax.model.kernels.gru import over_steps
 
 # Of 2q and of 2k; e^86 is the last power of e^2 in float32. The product of the two may overflow or
 # vanish and still gives the right tanh. Beyond 43 a preactivation's part counts as 43.
@@ -93,7 +93,7 @@ def _forward(weights, start, projected, annotations, keys, mask):
         alignment = masked_softmax(-2 * (_ratio(query, powers) @ v_a), mask)
         context = jnp.einsum("bs,bsc->bc", alignment, annotations)
         inputs = inputs + context @ weights.C
-        new, kept = gru_gradient.step(s, inputs, recurrent, inner, weights.b_u)
+        new, kept = gru.step(s, inputs, recurrent, inner, weights.b_u)
         return new, (s, context, alignment, query, kept)
 
     last, (before, context, alignment, queries, kept) = lax.scan(step, start, projected)
@@ -111,7 +111,7 @@ def _backward(saved, cotangents: Steps):
     def step(carry, inputs):
         d_state, d_keys, d_v = carry
         (d_before, _, d_context, d_alignment), (s, _, _, alignment), query, now = inputs
-        d_inputs, d_recurrent, d_state = gru_gradient.step_gradient(d_state, s, now, inner)
+        d_inputs, d_recurrent, d_state = gru.step_gradient(d_state, s, now, inner)
         d_context = d_context + d_inputs @ outer
         d_alignment = d_alignment + jnp.einsum("bc,bsc->bs", d_context, annotations)
         mean = (alignment * d_alignment).sum(-1, keepdims=True)
@@ -131,7 +131,7 @@ def _backward(saved, cotangents: Steps):
         step, (cotangents.last, *zeros), per_step, reverse=True
     )
     d_query, d_recurrent = jnp.split(d_joint, [len(v_a)], axis=2)
-    d_U, d_b_u = gru_gradient.weight_gradient(steps.before, kept, d_inputs, d_recurrent)
+    d_U, d_b_u = gru.weight_gradient(steps.before, kept, d_inputs, d_recurrent)
     d_W_a, d_C = over_steps(steps.before, d_query), over_steps(steps.context, d_inputs)
     d_annotations = jnp.einsum("tbs,tbc->bsc", steps.alignment, d_context)
     d_keys = d_keys * (4 * v_a)[None, None, :]
@@ -144,7 +144,7 @@ recur.defvjp(_forward, _backward)
 
 def _joint_and_inner(weights: Weights) -> tuple[Array, Array]:
     """Returns [W_a ; U] with only what of U meets the state as it is, and U of the proposal."""
-    outer, inner = gru_gradient.outer_and_inner(weights.U, weights.b_u)
+    outer, inner = gru.outer_and_inner(weights.U, weights.b_u)
     return jnp.concatenate([weights.W_a, outer], axis=1), inner
 
 

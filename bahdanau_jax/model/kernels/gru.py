@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from bahdanau_jax.cells import GRUAfter, GRUBefore, RecurrentCell
+from bahdanau_jax.model.cells import GRUAfter, GRUBefore, RecurrentCell
 
 # A preactivation at which the sigmoid is 1 in float32, and at its negative 0, and its slope is 0.
 _SHUT = 1e9

@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from bahdanau_jax.loss import smoothed_nll, token_nll
+from bahdanau_jax.model.loss import smoothed_nll, token_nll
 
 # Logits that exist at once: 128 MiB in float32, twice that while their gradient is taken.
 _LOGITS = 2**25
