@@ -1,18 +1,21 @@
-"""With attention and with one vector for the sentence, by length: Bahdanau et al. 2014, Figure 2.
+"""Attention against one vector for the sentence, by length: Bahdanau et al. 2014, Figure 2.
 
     python launch.py --config=experiments/length_curve.py
     python launch.py --config=experiments/length_curve.py --sweep=@scores --workdir=runs/length
     python launch.py --mode=compare --workdir=runs/length
 
-On Multi30k, English to German, as in multi30k.py; with the captions elsewhere, add
---config.data.source=text:DIR. The synthetic task is --config=experiments/length_curve.py:reverse.
-The first command trains one cell alone. The report of the third draws BLEU by source length.
+The first command trains one cell alone, with additive attention. The report of the third draws BLEU
+by source length. The data are Multi30k, English to German, and lie as for multi30k.py; with the
+captions elsewhere, add --config.data.source=text:DIR.
+
+--config=experiments/length_curve.py:reverse takes the made-up task of reverse.py instead.
 
 Hardware: 2 CPU cores.
 Time: 7 minutes for both cells with --config.train.epochs=3 --parallel=2, beside other work; the six
-  epochs of this file are not yet measured.
+  epochs of this file are not yet measured. With :reverse, both runs and a picture took 185 seconds.
 Expect: with three epochs, greedy, one seed, test BLEU 11.6 (additive) and 9.5 (fixed), far from
-  trained out. On the synthetic task see benchmarks/length_curve.py.
+  trained out. With :reverse, one seed, exact match on the test split 99.95 % (additive) and 14.7 %
+  (fixed); fixed has none right from 16 letters on.
 
 The captions are short (12 words on average), so the curve has few long sentences to show.
 """

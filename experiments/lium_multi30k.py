@@ -7,8 +7,8 @@ The data lie as for multi30k.py.
 Hardware: one GPU, or 2 CPU cores.
 Time: not yet measured.
 Expect: not yet measured. Published for nmtpytorch (LIUM), one run, test_2016_flickr: 39.00 BLEU, on
-  text tokenised by Moses and lower-cased. Raw text is only lower-cased here, so that the two
-  figures don't compare exactly.
+  text tokenised by Moses and lower-cased. Here the raw text is lower-cased and not tokenised, so
+  figures from here don't compare exactly with it.
 
 Published: embeddings of 128, 256 units, layer normalisation, dropout .3 (embeddings), .5
 (annotations), .5 (output), Adam at 4e-4, norms clipped to 5, batches of 32, 10,000 joint byte-pair
@@ -16,11 +16,14 @@ pieces. From nmtpytorch's code and its example for this task (model NMT, multi30
 the conditional GRU of dl4mt and Nematus, PyTorch's GRU, an alignment model as wide as an
 annotation, tanh(W_s mean of h) as first state, an evaluation every 1,000 steps, patience 20.
 
-What differs: a weight decay (L2) of 1e-5 isn't offered here. nmtpytorch's output layer reads
-tanh of a projection of the state alone; the attentional readout, the nearest here, reads the
-context too. It has the embedding's size, so that the target embedding serves as output matrix;
-nmtpytorch can also share the source's. The initialisation is this project's, not He et al.'s.
-Layer normalisation is inside the cells.
+What differs:
+- nmtpytorch has a weight decay (L2) of 1e-5, which isn't offered here.
+- Its output layer reads tanh of a projection of the state alone. The nearest here is the
+  attentional readout, which reads the context too.
+- The readout has the embedding's size, and the target embedding serves as output matrix.
+  nmtpytorch can also share the source's embedding.
+- The initialisation is this project's, not He et al.'s.
+- Layer normalisation is inside the cells.
 """
 
 from bahdanau_jax.config import Config

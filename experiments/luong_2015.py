@@ -16,12 +16,14 @@ next step (3.3).
 What the fields can't say, or say otherwise:
 - After 8 of the 12 epochs the paper halves the rate at every epoch. Here it stays at 1, unless
   --config.train.schedule=linear is given.
-- Rate and clipping apply to the gradient of the mean over tokens here; what the paper's
-  "normalized gradient" is divided by it doesn't say.
-- The paper reads the source in reverse, and hands each encoder layer's last state to the decoder
-  layer at its height. Here every decoder layer starts from tanh(W_s h) of the top one.
-- Dropout acts on the inputs of every LSTM layer there; on embeddings, annotations and readout here.
-- TFDS's text isn't tokenised: rnnsearch_50.py says what that does to words.
+- Here the rate and the clipping apply to the gradient of the mean loss over tokens. The paper
+  doesn't say what its "normalized gradient" is divided by.
+- The paper reads the source in reverse. It hands the last state of each encoder layer to the
+  decoder layer of the same number. Here every decoder layer starts from tanh(W_s h), where h is
+  the last state of the top encoder layer.
+- In the paper dropout acts on the inputs of every LSTM layer, here on embeddings, annotations and
+  readout.
+- The text of TFDS isn't tokenised. rnnsearch_50.py says what that does to words.
 """
 
 from bahdanau_jax.config import Config

@@ -3,9 +3,9 @@
     python launch.py --config=experiments/multi30k.py
     python launch.py --config=experiments/multi30k.py --config.data.source=text:DIR
 
-It reads ../shared/data/multi30k, as seen from the directory in which the command is given. With
-the captions elsewhere, name their directory DIR, which holds `train.en`, `train.de`, `val.en`,
-`val.de`, `test_2016_flickr.en` and `test_2016_flickr.de`: raw text, from task 1 of
+The first command reads ../shared/data/multi30k, as seen from the directory in which it is given.
+The second reads the directory DIR. Either holds `train.en`, `train.de`, `val.en`, `val.de`,
+`test_2016_flickr.en` and `test_2016_flickr.de`: raw text, from task 1 of
 https://github.com/multi30k/dataset.
 
 Hardware: 2 CPU cores.

@@ -9,9 +9,9 @@ Expect: not yet measured. The paper, newstest2014, tokenised BLEU by beam search
 
 Section 4.2 of Bahdanau et al. 2014 takes the model of Cho et al. 2014 (arXiv 1406.1078): a forward
 encoder of 1000 units, whose last state is the context of every step and, through tanh(W_s h), the
-decoder's first state. Two differences remain: Cho et al. pass the context through a tanh layer of
-its own, and their readout takes the step's new state, where this one takes the previous, as
-RNNsearch's does. Data and training are those of rnnsearch_50.py.
+decoder's first state. Two differences remain. Cho et al. pass the context through a tanh layer of
+its own. And their readout takes the new state of the step, while this one takes the previous state,
+as RNNsearch's does. Data and training are those of rnnsearch_50.py.
 """
 
 from bahdanau_jax.config import Config

@@ -3,8 +3,8 @@
     python launch.py --config=experiments/rnnsearch_50.py
     python launch.py --config=experiments/rnnsearch_50.py --mode=explain
 
-The second command says for each setting where in the paper it stands, and what a step costs,
-without any data. The first needs WMT14 prepared by TFDS, and says how if it isn't.
+The first command needs WMT14 prepared by TFDS, and says how to prepare it if it isn't. The second
+needs no data. It says for each setting where in the paper it stands, and what a step costs.
 
 Hardware: one GPU of 16 GB or more; the paper's was a Quadro K-6000.
 Time: not yet measured. The paper: 111 hours for 288,000 updates, 2.2 epochs (Table 2).
@@ -12,10 +12,10 @@ Expect: not yet measured. The paper, newstest2014, tokenised BLEU by beam search
   sentences without unknown words; 28.45 and 36.15 after 667,000 updates (Table 1).
 
 Model, sizes and initialisation: sections 3.1, 3.2 and 4.2, appendices A and B.1. Training: 4.2 and
-B.2. What differs is the data: the paper took 348 million words of WMT14, chosen by Axelrod et al.'s
-method, and Moses's tokeniser. TFDS has the whole set and doesn't tokenise, so that words here keep
-their punctuation, and more of them are unknown. For figures to set beside the paper's, tokenise the
-text and name it by --config.data.source=text:DIR. wmt14_en_fr.py takes subwords instead.
+B.2. What differs is the data. The paper took 348 million words of WMT14, chosen by Axelrod et al.'s
+method, and tokenised them by Moses. TFDS has the whole set and doesn't tokenise: words here keep
+their punctuation, and more of them are unknown. For figures that compare with the paper's, tokenise
+the text and name it by --config.data.source=text:DIR. wmt14_en_fr.py takes subwords instead.
 """
 
 from bahdanau_jax.config import Config

@@ -13,10 +13,10 @@ Expect: test WER in %, greedy, mean and standard deviation of three seeds: addit
   45.7 ± 0.8, general 47.7 ± 0.5, projected 49.5 ± 1.1, fixed 53.6 ± 0.2, uniform 54.4 ± 0.2. The
   first command is one of the additive cells (44.9 with seed 0).
 
-So that 18 cells are done in half an hour, the model has a quarter of the default's units and reads
-the data one and a half times. The sizes let every score fit: dot needs states and annotations of
-one size. `concat` isn't among the scores, since it is `additive` with W_a split in two; `uniform`
-and `fixed` are controls that can't look at one letter rather than another.
+The model has a quarter of the default's units and reads the data one and a half times, so that the
+18 cells are done in half an hour. Its sizes fit every score: dot needs states and annotations of
+one size. `concat` isn't among the scores, since it is `additive` with U_a and W_a in one matrix.
+`uniform` and `fixed` are controls that can't look at one letter rather than another.
 """
 
 from bahdanau_jax.config import Config

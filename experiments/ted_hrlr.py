@@ -9,7 +9,8 @@ Hardware: one GPU, or 2 CPU cores.
 Time: not yet measured.
 Expect: not yet measured.
 
-The model is that of multi30k.py; longer sentences and more of them are this file's.
+The model is that of multi30k.py. Sentences may be longer here (80 pieces), and there are more of
+them.
 """
 
 from bahdanau_jax.config import Config

@@ -10,11 +10,12 @@ Time: not yet measured.
 Expect: not yet measured. Quoted for the paper (arXiv 1610.06540), global attention: PER 5.04, WER
   21.69; five models together 4.69 and 20.24.
 
-Published: an encoder of three bidirectional LSTM layers of 512 units, an alignment model of 64,
-dropout 0.2, Adam at 1e-3, batches of 256, greedy decoding. The step's own state queries, the
-additive score has a bias, and the output reads the state beside the context. This project's: 512
-as units of each direction, one decoder layer, the embedding's and the readout's size, where dropout
-acts, the schedule, and the number of epochs.
+Published: an encoder of three bidirectional LSTM layers of 512 units, an alignment model of 64
+units, dropout 0.2, Adam at 1e-3, batches of 256, greedy decoding. The state of the same step
+queries, the additive score has a bias, and the output reads the state beside the context.
+
+This project's own choices: that the 512 units are those of each direction, one decoder layer, the
+sizes of embedding and readout, where dropout acts, the schedule, and the number of epochs.
 """
 
 from bahdanau_jax.config import Config

@@ -9,9 +9,9 @@ Hardware: one GPU of 16 GB or more.
 Time: not yet measured.
 Expect: not yet measured.
 
-Everything is rnnsearch_50.py's but the vocabulary: 32,000 byte-pair pieces for both languages
-together (Sennrich et al. 2016), which need no tokeniser and leave no word unknown, and sentences
-to 60 pieces, which hold about as many as the paper's 50 words.
+Only the vocabulary and the length differ from rnnsearch_50.py. The vocabulary has 32,000 byte-pair
+pieces for both languages together (Sennrich et al. 2016). They need no tokeniser, and leave no word
+unknown. Sentences have at most 60 pieces, which hold about as much as the paper's 50 words.
 """
 
 from bahdanau_jax.config import Config
