@@ -1,6 +1,6 @@
 """Beam search: sentences a second of this project and of the same model and search in PyTorch.
 
-    python benchmarks/decode.py --workdir=runs/multi30k --text=../shared/data/multi30k/val.en
+    python benchmarks/decode.py --workdir=runs/multi30k --text=val.en
 
 Both get the same weights and the same padded batches, and run in turns, five times each after one
 pass that compiles; a pass goes from ids to the best hypotheses' ids, encoding included. Prints a
@@ -41,9 +41,6 @@ class Pass(NamedTuple):
 def main() -> None:
     """Measures, compares and prints."""
     arguments = parse_arguments()
-    import torch
-
-    torch.set_num_threads(arguments.threads)
     decode = {
         "beam_size": arguments.beam_size,
         "length_penalty": arguments.length_penalty,
@@ -52,12 +49,11 @@ def main() -> None:
     run = open_run(Path(arguments.workdir), parse_selection(arguments.checkpoint), decode)
     sentences = read_sentences(run, arguments.text, arguments.sentences or None)
     store = TokenStore.from_pairs([(ids, []) for ids in sentences])
-    contenders: dict[str, Callable[[], list[tuple[list[int], float]]]] = {
-        "bahdanau_jax": ours(run, store),
-        "pytorch": in_pytorch(run, store),
-    }
-    if arguments.only:
-        contenders = {arguments.only: contenders[arguments.only]}
+    contenders: dict[str, Callable[[], list[tuple[list[int], float]]]] = {}
+    if arguments.only != "pytorch":
+        contenders["bahdanau_jax"] = ours(run, store)
+    if arguments.only != "bahdanau_jax":
+        contenders["pytorch"] = in_pytorch(run, store, arguments.threads)
     if arguments.profile:
         profile(contenders, Path(arguments.profile))
         return
@@ -93,10 +89,15 @@ def ours(run: TrainedRun, store: TokenStore) -> Callable[[], list[tuple[list[int
     return decode
 
 
-def in_pytorch(run: TrainedRun, store: TokenStore) -> Callable[[], list[tuple[list[int], float]]]:
-    """Returns a pass of PyTorch over the same batches."""
-    import torch_beam
+def in_pytorch(
+    run: TrainedRun, store: TokenStore, threads: int
+) -> Callable[[], list[tuple[list[int], float]]]:
+    """Returns a pass of PyTorch over the same batches, with so many threads."""
+    # Imported here, so that this project can be measured alone where there is no PyTorch.
+    import torch
+    from rivals import torch_beam
 
+    torch.set_num_threads(threads)
     decoder = torch_beam.Decoder(run.config.model, jax.tree.map(np.asarray, run.params))
     config = run.config.decode
 
@@ -106,9 +107,9 @@ def in_pytorch(run: TrainedRun, store: TokenStore) -> Callable[[], list[tuple[li
             lengths = store.source_lengths[numbers]
             limits = (lengths * config.max_length_ratio + 10).astype(np.int32)
             rows = source[: len(numbers), : lengths.max()]
-            for number, found in zip(numbers, decoder.search(rows, limits, config), strict=True):
-                tokens = found.tokens[:-1] if found.tokens[-1] == EOS else found.tokens
-                outputs[number] = (tokens, found.score)
+            for number, best in zip(numbers, decoder.search(rows, limits, config), strict=True):
+                tokens = best.tokens[:-1] if best.tokens[-1] == EOS else best.tokens
+                outputs[number] = (tokens, best.score)
         return outputs
 
     return decode
@@ -165,11 +166,11 @@ def print_table(figures: dict) -> None:
 
 def profile(contenders: dict[str, Callable], directory: Path) -> None:
     """Writes a trace of this project for TensorBoard or Perfetto, and prints PyTorch's table."""
-    import torch
-
     for name, decode in contenders.items():
         decode()
         if name == "pytorch":
+            import torch
+
             with torch.profiler.profile() as recorded:
                 decode()
             averages = recorded.key_averages()
@@ -189,7 +190,7 @@ def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--workdir", required=True, help="a trained run")
     parser.add_argument("--checkpoint", default="best", help="as of launch.py")
-    parser.add_argument("--text", default="../shared/data/multi30k/val.en", help="a line each")
+    parser.add_argument("--text", required=True, help="file of sentences, a line each")
     parser.add_argument("--sentences", type=int, default=0, help="the first ones; 0: all")
     parser.add_argument("--beam_size", type=int, default=5)
     parser.add_argument("--length_penalty", default="average")
@@ -197,7 +198,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--threads", type=int, default=2, help="of PyTorch")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--json", default="", help="file for the figures")
-    parser.add_argument("--only", default="", help="one of the contenders")
+    parser.add_argument("--only", choices=("bahdanau_jax", "pytorch"), help="one of the two")
     parser.add_argument("--profile", default="", help="directory for a trace, in place of timing")
     return parser.parse_args()
 

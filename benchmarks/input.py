@@ -19,7 +19,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import process_memory
+import measuring
 
 from bahdanau_jax.data import token_store
 from bahdanau_jax.data.batching import Batcher
@@ -38,13 +38,13 @@ def main() -> None:
         return
     with tempfile.TemporaryDirectory() as directory:
         store = Path(directory) / "store"
-        before = process_memory.resident()
+        before = measuring.resident()
         began = time.perf_counter()
-        peak = process_memory.peak_during(lambda: build(store, arguments.pairs)) - before
+        peak = measuring.peak_during(lambda: build(store, arguments.pairs)) - before
         seconds = time.perf_counter() - began
         print(
             f"made: {arguments.pairs:,} pairs in {seconds:.1f} s, "
-            f"{arguments.pairs / seconds:,.0f} a second, {peak / process_memory.MIB:.0f} MiB"
+            f"{arguments.pairs / seconds:,.0f} a second, {peak / measuring.MIB:.0f} MiB"
         )
         subprocess.run([sys.executable, __file__, f"--open={store}"], check=True)
 
@@ -64,21 +64,21 @@ def build(directory: Path, count: int) -> None:
 
 
 def read(directory: Path) -> None:
-    before = process_memory.resident()
+    before = measuring.resident()
     began = time.perf_counter()
     store = token_store.open(directory)
     opened = time.perf_counter() - began
     batcher = Batcher(store, seed=0, batch_size=64, max_length=50)
     batcher.batch(0)
     first = time.perf_counter() - began
-    grown = process_memory.resident() - before
+    grown = measuring.resident() - before
     began = time.perf_counter()
     for number in range(1, BATCHES + 1):
         batcher.batch(number)
     each = (time.perf_counter() - began) / BATCHES
     print(
         f"opened in {opened:.2f} s; first batch of a shuffled epoch after {first:.2f} s, "
-        f"{grown / process_memory.MIB:.0f} MiB; then {1e3 * each:.2f} ms a batch of 64"
+        f"{grown / measuring.MIB:.0f} MiB; then {1e3 * each:.2f} ms a batch of 64"
     )
 
 

@@ -15,8 +15,8 @@ import time
 from pathlib import Path
 
 import numpy as np
-from contenders import Ours
 from memory import SCORES, WORDS, configuration
+from rivals.contenders import Ours
 
 from bahdanau_jax.data.batching import Batch
 from bahdanau_jax.runtime.setup import keep_freed_memory

@@ -1,6 +1,6 @@
 """Beam search beside JoeyNMT's, on a model of the same size.
 
-    python benchmarks/toolkit_decoding.py --workdir=runs/multi30k --joeynmt=PYTHON
+    python benchmarks/toolkit_decoding.py --workdir=runs/multi30k --text=val.en --joeynmt=PYTHON
 
 JoeyNMT first trains a model of the workdir's sizes, on the workdir's training sentences and in its
 pieces, for an epoch or for `--updates`. Then both translate `--text` in turns, five times each,
@@ -24,9 +24,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 import jax
-import toolkit_commands
 from decode import ours, read_sentences
-from turns import take_turns
+from measuring import take_turns
+from rivals import toolkit_commands
 
 from bahdanau_jax.data.pipeline import open_data
 from bahdanau_jax.data.token_store import TokenStore
@@ -122,10 +122,10 @@ def in_joeynmt(
         lines = toolkit_commands.run(command, threads)
         began = next(line.time for line in lines if "Predicting" in line.text)
         ended = next(line.time for line in lines if "Generation took" in line.text)
-        found = output.with_suffix(".dev").read_text(encoding="utf-8").split("\n")[:-1]
-        if len(found) != len(sentences):
-            raise SystemExit(f"JoeyNMT translated {len(found)} of {len(sentences)} sentences")
-        return Pass(ended - began, sum(len(line.split(" ")) + 1 for line in found))
+        outputs = output.with_suffix(".dev").read_text(encoding="utf-8").split("\n")[:-1]
+        if len(outputs) != len(sentences):
+            raise SystemExit(f"JoeyNMT translated {len(outputs)} of {len(sentences)} sentences")
+        return Pass(ended - began, sum(len(line.split(" ")) + 1 for line in outputs))
 
     return timed
 
@@ -174,7 +174,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--workdir", required=True, help="a trained run on subword pieces")
     parser.add_argument("--joeynmt", required=True, help="the Python that has JoeyNMT")
     parser.add_argument("--checkpoint", default="best", help="as of launch.py")
-    parser.add_argument("--text", default="../shared/data/multi30k/val.en", help="a line each")
+    parser.add_argument("--text", required=True, help="file of sentences, a line each")
     parser.add_argument("--updates", type=int, default=0, help="of JoeyNMT; 0: an epoch")
     parser.add_argument("--beam_size", type=int, default=5)
     parser.add_argument("--batch_size", type=int, default=64, help="sentences")

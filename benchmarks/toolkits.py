@@ -40,11 +40,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import jax
-import toolkit_commands
-from contenders import Ours
-from toolkit_commands import Pass, Pieces
-from turns import take_turns
-from workloads import Epoch, configuration, open_epoch
+from measuring import Epoch, configuration, open_epoch, take_turns
+from rivals import toolkit_commands
+from rivals.contenders import Ours
+from rivals.toolkit_commands import Pass, Pieces
 
 from bahdanau_jax.config import Config
 from bahdanau_jax.runtime.setup import keep_freed_memory

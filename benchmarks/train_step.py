@@ -8,35 +8,41 @@ parameters and take the same batches; the first losses must agree. One batch of 
 of an epoch is timed `--repeats` times; an epoch is the sum over shapes of the median times the
 number of such batches. A product of two matrices of 2048 x 2048, timed in between, gives the
 roofline: the step's share of it counts the operations of the step's matrix products
-(`bahdanau_jax/work.py`) and nothing else. Peak memory is the process's during steps of the largest
-shape, less what it had before the model was made.
+(`bahdanau_jax/modes/work.py`) and nothing else. Peak memory is the process's during steps of the
+largest shape, less what it had before the model was made.
 
-`--shape`: small (experiments/cmudict.py), medium (experiments/multi30k.py), paper (the sizes of
-experiments/rnnsearch_50.py on random sentences of 50 words). All with the GRU of cuDNN, which is
-the only one that nn.GRU has, Adam, float32, and no dropout.
+`--shape`: smallest (layers of 8 units, to see that all runs), small (experiments/cmudict.py),
+medium (experiments/multi30k.py), paper (the sizes of experiments/rnnsearch_50.py on random
+sentences of 50 words). All with the GRU of cuDNN, which is the only one that nn.GRU has, Adam,
+float32, and no dropout.
 
 Hardware and figures: the section on speed in README.md.
 """
 
 import argparse
+import functools
 import json
 import os
 import statistics
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import jax
+import jax.numpy as jnp
+import measuring
 import numpy as np
-import process_memory
-from contenders import PRODUCT, shape_of
-from workloads import NAMES, Workload, open_workload
+from measuring import NAMES, Workload, open_workload
+from rivals.contenders import Contender, InPyTorch, Ours, shape_of
 
 from bahdanau_jax.modes.work import Size, step_work
+from bahdanau_jax.runtime.setup import keep_freed_memory
 from bahdanau_jax.terminal import say
 
 SIDES = ("ours", "pytorch")
+PRODUCT = 2048  # rows and columns of the matrices whose product is the roofline
 
 
 def main() -> None:
@@ -45,8 +51,12 @@ def main() -> None:
     parser.add_argument("--source", default="", help="medium: data.source, as text:DIR")
     parser.add_argument("--repeats", type=int, default=5, help="steps of each shape and side")
     parser.add_argument("--json", type=Path, help="write the figures here too")
+    parser.add_argument("--serve", choices=SIDES, help=argparse.SUPPRESS)  # in this process
     arguments = parser.parse_args()
     workload = open_workload(arguments.shape, arguments.source)
+    if arguments.serve:
+        serve(arguments.serve, workload)
+        return
     workers = {side: Worker(side, arguments.shape, arguments.source) for side in SIDES}
     figures = measure(workload, workers, arguments.repeats)
     print_table(arguments.shape, figures)
@@ -55,12 +65,11 @@ def main() -> None:
 
 
 class Worker:
-    """A contender in a process of its own; see `contenders.serve`."""
+    """A side in a process of its own; see `serve`."""
 
     def __init__(self, side: str, shape: str, source: str):
-        script = Path(__file__).with_name("contenders.py")
         self._process = subprocess.Popen(
-            [sys.executable, str(script), side, shape, source],
+            [sys.executable, __file__, f"--serve={side}", f"--shape={shape}", f"--source={source}"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -74,6 +83,48 @@ class Worker:
         if not answer:
             raise SystemExit(f"{self._process.args} ended; see above")
         return float(answer)
+
+
+def serve(side: str, workload: Workload) -> None:
+    """Answers commands, a number a line: `prepare`, `loss`, `step`, `memory`, each with a group.
+
+    `prepare` answers with seconds; so does `step`, and `product` for the roofline's product;
+    `loss` with the loss of a step; `memory` with bytes.
+    """
+    sizes = workload.config, workload.source_size, workload.target_size
+    if side == "ours":
+        keep_freed_memory()  # as launch.py does
+        before = measuring.resident()
+        contender: Contender = Ours(*sizes)
+    else:
+        from rivals import torch_seq2seq  # noqa: F401  (PyTorch's own memory isn't the step's)
+
+        params = jax.device_get(Ours(*sizes).state.params)
+        before = measuring.resident()
+        contender = InPyTorch(*sizes, os.cpu_count() or 1, params)
+    square = jnp.ones((PRODUCT, PRODUCT))
+    multiply = jax.jit(jnp.matmul)
+    for line in sys.stdin:
+        command, group = line.split()
+        step = functools.partial(contender.step, workload.groups[int(group)].batch)
+        match command:
+            case "prepare":
+                answer = contender.prepare(workload.groups[int(group)].batch)
+            case "loss":
+                answer = step()
+            case "step":
+                answer = seconds(step)
+            case "memory":
+                answer = measuring.peak_during(step) - before
+            case _:
+                answer = seconds(lambda: multiply(square, square).block_until_ready())
+        print(answer, flush=True)
+
+
+def seconds(function: Callable[[], object]) -> float:
+    began = time.perf_counter()
+    function()
+    return time.perf_counter() - began
 
 
 def measure(workload: Workload, workers: dict[str, Worker], repeats: int) -> dict:
@@ -122,7 +173,7 @@ def measure(workload: Workload, workers: dict[str, Worker], repeats: int) -> dic
             "step_seconds": epoch / batches,
             "compile_seconds": compile_seconds[side],
             "roofline_share": work / epoch / rate,
-            "peak_mib": memory[side] / process_memory.MIB,
+            "peak_mib": memory[side] / measuring.MIB,
         }
     return figures
 

@@ -9,7 +9,7 @@ from bahdanau_jax.config import Config, from_json, to_json
 from bahdanau_jax.validation import validate
 
 ROOT = Path(__file__).parents[1]
-FILES = sorted((ROOT / "experiments").glob("*.py"))
+FILES = sorted((ROOT / "experiments").glob("[!_]*.py"))
 NOT_MEASURED = "not yet measured"
 
 

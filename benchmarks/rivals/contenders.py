@@ -1,32 +1,20 @@
-"""Those whose training steps are compared: this project, and the same model in PyTorch.
+"""Those whose training steps are compared: this project, and the same model in PyTorch."""
 
-Run as a program, it serves one of them to `train_step.py` over standard input and output.
-"""
-
-import functools
-import os
-import sys
 import time
-from collections.abc import Callable
 from typing import Any, Protocol
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-import process_memory
-from workloads import open_workload
 
 from bahdanau_jax.config import Config
 from bahdanau_jax.data.batching import Batch
 from bahdanau_jax.model.seq2seq import Seq2Seq
 from bahdanau_jax.runtime import devices
-from bahdanau_jax.runtime.setup import keep_freed_memory
 from bahdanau_jax.training.device_memory import planned
 from bahdanau_jax.training.optimizer import make_optimizer
 from bahdanau_jax.training.state import create_state
 from bahdanau_jax.training.step import make_train_step
 
-PRODUCT = 2048  # rows and columns of the matrices whose product is the roofline
 ENDLESS = 10**6  # steps for the schedule, so that its first rates are those of a long run
 
 
@@ -87,7 +75,8 @@ class InPyTorch:
     ):
         # Imported here, so that a process that measures only ours has no PyTorch in its memory.
         import torch
-        import torch_seq2seq
+
+        from rivals import torch_seq2seq
 
         torch.set_num_threads(threads)
         self._training = torch_seq2seq.Training(config, source_size, target_size)
@@ -107,50 +96,3 @@ class InPyTorch:
 def shape_of(batch: Batch) -> tuple[int, int, int]:
     """Returns (B, S, T)."""
     return (*batch.source.shape, batch.target.shape[1])
-
-
-def serve(side: str, shape: str, source: str) -> None:
-    """Answers commands, a number a line: `prepare`, `loss`, `step`, `memory`, each with a group.
-
-    `prepare` answers with seconds; so does `step`, and `product` for the roofline's product;
-    `loss` with the loss of a step; `memory` with bytes.
-    """
-    workload = open_workload(shape, source)
-    sizes = workload.config, workload.source_size, workload.target_size
-    if side == "ours":
-        keep_freed_memory()  # as launch.py does
-        before = process_memory.resident()
-        contender: Contender = Ours(*sizes)
-    else:
-        import torch_seq2seq  # noqa: F401  (PyTorch's own memory isn't the step's)
-
-        params = jax.device_get(Ours(*sizes).state.params)
-        before = process_memory.resident()
-        contender = InPyTorch(*sizes, os.cpu_count() or 1, params)
-    square = jnp.ones((PRODUCT, PRODUCT))
-    multiply = jax.jit(jnp.matmul)
-    for line in sys.stdin:
-        command, group = line.split()
-        step = functools.partial(contender.step, workload.groups[int(group)].batch)
-        match command:
-            case "prepare":
-                answer = contender.prepare(workload.groups[int(group)].batch)
-            case "loss":
-                answer = step()
-            case "step":
-                answer = seconds(step)
-            case "memory":
-                answer = process_memory.peak_during(step) - before
-            case _:
-                answer = seconds(lambda: multiply(square, square).block_until_ready())
-        print(answer, flush=True)
-
-
-def seconds(function: Callable[[], object]) -> float:
-    began = time.perf_counter()
-    function()
-    return time.perf_counter() - began
-
-
-if __name__ == "__main__":
-    serve(*sys.argv[1:])

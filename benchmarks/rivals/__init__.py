@@ -1,0 +1,1 @@
+"""What this project is measured beside; nothing in the package depends on any of it."""
