@@ -96,6 +96,16 @@ class ModelConfig:
     layer_norm: bool = False  # normalise each projection inside the recurrent cells
     initialization: str = "glorot"  # glorot | paper (Bahdanau 2014, B.1) | uniform (Luong 2015)
 
+    @property
+    def annotation_units(self) -> int:
+        """C, the size of an annotation: H, or 2H with both directions."""
+        return self.encoder.units * (2 if self.encoder.bidirectional else 1)
+
+    @property
+    def readout_size(self) -> int:
+        """The size of t_i, the vector before the output layer: R, or with linear the state's."""
+        return self.decoder.units if self.readout == "linear" else self.readout_units
+
 
 @dataclasses.dataclass
 class DropoutConfig:

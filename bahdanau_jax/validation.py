@@ -134,7 +134,7 @@ def _check_types(section: Any, prefix: str) -> None:
 
 def _check_model(model: ModelConfig) -> None:
     attention = model.attention
-    width = model.encoder.units * (2 if model.encoder.bidirectional else 1)
+    width = model.annotation_units
     _refuse(
         attention.score == "dot" and width != model.decoder.units,
         f"model.attention.score=dot needs queries and annotations of one size, but "
@@ -199,9 +199,9 @@ def _check_model(model: ModelConfig) -> None:
         "model.encoder.bidirectional=false leaves out; use final, mean or zero",
     )
     _refuse(
-        model.tie_embeddings and _readout_size(model) != model.embedding,
+        model.tie_embeddings and model.readout_size != model.embedding,
         f"model.tie_embeddings uses the target embedding ({model.embedding}) as output layer, so "
-        f"the readout must have that size too; it has {_readout_size(model)}: change "
+        f"the readout must have that size too; it has {model.readout_size}: change "
         "model.embedding or " + _readout_field(model),
     )
     _refuse(
@@ -259,10 +259,6 @@ def _check_training(config: Config) -> None:
         f"evaluation.metrics={config.evaluation.metrics}; choose nll_per_token or one of "
         + ", ".join(possible),
     )
-
-
-def _readout_size(model: ModelConfig) -> int:
-    return model.decoder.units if model.readout == "linear" else model.readout_units
 
 
 def _readout_field(model: ModelConfig) -> str:

@@ -23,11 +23,11 @@ import numpy as np
 from bahdanau_jax.data.batching import decoding_batches
 from bahdanau_jax.data.corpus import normalize
 from bahdanau_jax.data.token_store import TokenStore
-from bahdanau_jax.data.vocabularies import EOS
 from bahdanau_jax.evaluation import decoding
 from bahdanau_jax.evaluation.trained_run import TrainedRun, make_model, open_run
 from bahdanau_jax.lines import read_lines
 from bahdanau_jax.modes.translate import encode
+from bahdanau_jax.special_ids import EOS
 from bahdanau_jax.workdir.selection import parse_selection
 
 

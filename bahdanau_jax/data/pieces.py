@@ -10,8 +10,9 @@ from typing import Self
 
 import sentencepiece
 
-from bahdanau_jax.data.vocabulary import BOS, EOS, PAD, UNK, UNKNOWN_MARK, Vocabulary, digest
+from bahdanau_jax.data.vocabulary import UNKNOWN_MARK, Vocabulary, digest
 from bahdanau_jax.errors import InputError
+from bahdanau_jax.special_ids import BOS, EOS, PAD, UNK
 
 PIECE_KINDS = ("unigram", "bpe")
 _SPACE = "▁"  # how pieces write a space

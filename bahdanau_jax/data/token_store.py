@@ -18,8 +18,8 @@ from typing import Self
 
 import numpy as np
 
-from bahdanau_jax.data.vocabularies import EOS, PAD
 from bahdanau_jax.durable import confirm
+from bahdanau_jax.special_ids import EOS, PAD
 
 _FILES = {
     "source_ids": np.dtype("<u4"),

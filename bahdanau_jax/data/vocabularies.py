@@ -14,11 +14,7 @@ from typing import Self
 from bahdanau_jax.config import VocabularyConfig
 from bahdanau_jax.data.pieces import PIECE_KINDS, PieceVocabulary, build_pieces
 from bahdanau_jax.data.vocabulary import (
-    BOS,
-    EOS,
-    PAD,
     TOKEN_KINDS,
-    UNK,
     UNKNOWN_MARK,
     TokenVocabulary,
     Vocabulary,
@@ -29,11 +25,7 @@ from bahdanau_jax.data.vocabulary import (
 from bahdanau_jax.errors import InputError
 
 __all__ = [
-    "BOS",
-    "EOS",
     "KINDS",
-    "PAD",
-    "UNK",
     "UNKNOWN_MARK",
     "Vocabularies",
     "Vocabulary",

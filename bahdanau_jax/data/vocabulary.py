@@ -1,4 +1,4 @@
-"""The special ids, what every vocabulary can do, and vocabularies that are a list of tokens."""
+"""What every vocabulary can do, and vocabularies that are a list of tokens."""
 
 import abc
 import hashlib
@@ -10,8 +10,8 @@ from collections.abc import Iterable
 from typing import Self
 
 from bahdanau_jax.errors import InputError
+from bahdanau_jax.special_ids import BOS, EOS, PAD, UNK
 
-PAD, BOS, EOS, UNK = 0, 1, 2, 3
 UNKNOWN_MARK = "⁇"  # how UNK looks in decoded text
 _MARKS = ("<pad>", "<s>", "</s>", UNKNOWN_MARK)
 

@@ -6,11 +6,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bahdanau_jax.data.pipeline import EvaluationSplit
-from bahdanau_jax.data.vocabularies import UNK, Vocabularies
+from bahdanau_jax.data.vocabularies import Vocabularies
 from bahdanau_jax.evaluation import metrics, significance
 from bahdanau_jax.evaluation.alignment_measures import LinkCounts
 from bahdanau_jax.evaluation.evaluator import Likelihood
 from bahdanau_jax.evaluation.sentence_scores import SentenceSums, sentence_sums
+from bahdanau_jax.special_ids import UNK
 
 BUCKETS = 8  # of source lengths, at most
 STEPS = (1, 2, 5, 10, 20, 50, 100, 1000)  # words between two limits

@@ -11,10 +11,10 @@ from bahdanau_jax.config import DecodeConfig
 from bahdanau_jax.data.batching import decoding_batches
 from bahdanau_jax.data.shapes import round_up
 from bahdanau_jax.data.token_store import TokenStore
-from bahdanau_jax.data.vocabularies import EOS, PAD
 from bahdanau_jax.model.seq2seq import Seq2Seq
 from bahdanau_jax.runtime import devices
 from bahdanau_jax.search.beam import Hypotheses, Sentences, search
+from bahdanau_jax.special_ids import EOS, PAD
 
 ALIGNMENT_BYTES = 1 << 30  # a batch of very long sentences whose alignments need more has none
 

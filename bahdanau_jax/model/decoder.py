@@ -13,7 +13,6 @@ from jax import Array
 from bahdanau_jax.config import ModelConfig
 from bahdanau_jax.model.attention import Attention, Memory
 from bahdanau_jax.model.cells import CellState, make_cell
-from bahdanau_jax.model.encoder import annotation_units
 from bahdanau_jax.model.initialization import initialization
 from bahdanau_jax.model.kernels import additive_decoder
 
@@ -48,7 +47,7 @@ class AttentionCell(nn.Module):
     def setup(self):
         """Declares the alignment model, the cells of all layers, and W_c."""
         config = self.config
-        units, context = config.decoder.units, annotation_units(config)
+        units, context = config.decoder.units, config.annotation_units
         init = initialization(config.initialization)
         self.attention = Attention(config.attention, units, context, init)
         match config.attention.query:
@@ -144,7 +143,7 @@ class Decoder(nn.Module):
         self.attention_cell = AttentionCell(config)
         if config.initial_state == "zero":
             return
-        rows = annotation_units(config)
+        rows = config.annotation_units
         if config.initial_state == "backward":
             rows = config.encoder.units
         init = initialization(config.initialization)

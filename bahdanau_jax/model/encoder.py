@@ -26,7 +26,7 @@ class Encoder(nn.Module):
     def setup(self):
         """Declares one cell a layer and direction: `forward_0`, `backward_0` and so on."""
         encoder = self.config.encoder
-        widths = [self.config.embedding] + [annotation_units(self.config)] * (encoder.layers - 1)
+        widths = [self.config.embedding] + [self.config.annotation_units] * (encoder.layers - 1)
         self.forward = [make_cell(self.config, encoder.units, width) for width in widths]
         if encoder.bidirectional:
             self.backward = [make_cell(self.config, encoder.units, width) for width in widths]
@@ -60,11 +60,6 @@ class Encoder(nn.Module):
         last = jnp.maximum(mask.sum(0) - 1, 0)
         forward = annotations[last, jnp.arange(mask.shape[1]), :units]
         return jnp.concatenate([forward, annotations[0, :, units:]], axis=-1)
-
-
-def annotation_units(config: ModelConfig) -> int:
-    """Returns C, the size of an annotation: H, or 2H with both directions."""
-    return config.encoder.units * (2 if config.encoder.bidirectional else 1)
 
 
 def recur(cell: RecurrentCell, inputs: Array, mask: Array, *, reverse: bool) -> Array:

@@ -5,7 +5,6 @@ import jax.numpy as jnp
 from jax import Array
 
 from bahdanau_jax.config import ModelConfig
-from bahdanau_jax.model.encoder import annotation_units
 from bahdanau_jax.model.initialization import initialization
 
 
@@ -30,7 +29,7 @@ class Readout(nn.Module):
         wide = 2 * config.readout_units
         self.U_o = self.param("U_o", init.kernel, (config.decoder.units, wide))
         self.V_o = self.param("V_o", init.kernel, (config.embedding, wide))
-        self.C_o = self.param("C_o", init.kernel, (annotation_units(config), wide))
+        self.C_o = self.param("C_o", init.kernel, (config.annotation_units, wide))
         self.b_o = self.param("b_o", init.bias, (wide,))
 
     def __call__(
@@ -57,8 +56,3 @@ class Readout(nn.Module):
         # The paper takes the maximum of adjacent pairs; halves are the same up to the order of
         # the columns, and contiguous in memory.
         return jnp.maximum(*jnp.split(proposal, 2, axis=-1))
-
-
-def readout_units(config: ModelConfig) -> int:
-    """Returns the size of t_i, the vector before the output layer."""
-    return config.decoder.units if config.readout == "linear" else config.readout_units

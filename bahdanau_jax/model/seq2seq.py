@@ -13,9 +13,8 @@ from bahdanau_jax.model.dropout import Noise, Place, dropout
 from bahdanau_jax.model.encoder import Encoder
 from bahdanau_jax.model.initialization import initialization
 from bahdanau_jax.model.kernels.output_loss import output_loss, output_nll
-from bahdanau_jax.model.readout import Readout, readout_units
-
-PAD, BOS = 0, 1  # as in vocabulary.py, which the science doesn't import
+from bahdanau_jax.model.readout import Readout
+from bahdanau_jax.special_ids import BOS, PAD
 
 
 class Seq2Seq(nn.Module):
@@ -46,7 +45,7 @@ class Seq2Seq(nn.Module):
         self.decoder = Decoder(config)
         self.readout = Readout(config)
         if not config.tie_embeddings:
-            shape = (readout_units(config), self.target_size)
+            shape = (config.readout_size, self.target_size)
             self.W_o = self.param("W_o", init.kernel, shape)
         self.b_w = self.param("b_w", init.bias, (self.target_size,))
 

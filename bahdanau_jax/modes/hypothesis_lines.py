@@ -6,12 +6,13 @@ import json
 import numpy as np
 
 from bahdanau_jax.data.gold_links import format_line
-from bahdanau_jax.data.vocabularies import EOS, Vocabularies
+from bahdanau_jax.data.vocabularies import Vocabularies
 from bahdanau_jax.evaluation.alignment_measures import argmax_links
 from bahdanau_jax.evaluation.decoding import Output
 from bahdanau_jax.evaluation.trained_run import TrainedRun
 from bahdanau_jax.evaluation.word_alignment import WordAlignment, word_alignment, word_rows
 from bahdanau_jax.modes.unknown_words import Lexicon, replace_unknown
+from bahdanau_jax.special_ids import EOS
 
 # What some program takes for the end of a line or of a column becomes a space in an output.
 _ONE_COLUMN = str.maketrans(dict.fromkeys("\t\n\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029", " "))

@@ -7,8 +7,6 @@ counted, with one exception that is told apart: the tanh inside the scores that 
 from typing import NamedTuple
 
 from bahdanau_jax.config import ModelConfig
-from bahdanau_jax.model.encoder import annotation_units
-from bahdanau_jax.model.readout import readout_units
 
 
 class Size(NamedTuple):
@@ -49,7 +47,7 @@ def step_work(config: ModelConfig, size: Size) -> list[Work]:
         "attention": 2 * steps * (_query(config) + size.source * _position(config)),
         "decoder": 2 * steps * _decoder(config),
         "readout": 2 * steps * _readout(config),
-        "output layer": 2 * steps * readout_units(config) * size.vocabulary,
+        "output layer": 2 * steps * config.readout_size * size.vocabulary,
     }
     return [Work(part, count, 2 * count) for part, count in forward.items()]
 
@@ -59,7 +57,7 @@ def tanh_count(config: ModelConfig, size: Size) -> int:
     width = {
         "additive": config.attention.units,
         "concat": config.attention.units,
-        "concat_identity": annotation_units(config),
+        "concat_identity": config.annotation_units,
     }.get(config.attention.score, 0)
     return size.rows * size.target * size.source * width
 
@@ -70,20 +68,20 @@ def tanh_count(config: ModelConfig, size: Size) -> int:
 def _encoder(config: ModelConfig) -> int:
     encoder, directions = config.encoder, 1 + config.encoder.bidirectional
     gates = _gates(config, encoder.units)
-    inputs = config.embedding + (encoder.layers - 1) * annotation_units(config)
+    inputs = config.embedding + (encoder.layers - 1) * config.annotation_units
     return directions * gates * (inputs + encoder.layers * encoder.units)
 
 
 def _keys(config: ModelConfig) -> int:
     projected = config.attention.score in ("additive", "concat", "projected")
-    return annotation_units(config) * config.attention.units if projected else 0
+    return config.annotation_units * config.attention.units if projected else 0
 
 
 def _initial_state(config: ModelConfig) -> int:
     if config.initial_state == "zero":
         return 0
     backward = config.initial_state == "backward"
-    rows = config.encoder.units if backward else annotation_units(config)
+    rows = config.encoder.units if backward else config.annotation_units
     return rows * config.decoder.units * config.decoder.layers
 
 
@@ -93,7 +91,7 @@ def _query(config: ModelConfig) -> int:
         case "additive" | "concat" | "projected":
             width = attention.units
         case "concat_identity" | "general":
-            width = annotation_units(config)
+            width = config.annotation_units
         case _:
             width = 0
     centre = units * (units + 1) if attention.window == "local_p" else 0
@@ -102,7 +100,7 @@ def _query(config: ModelConfig) -> int:
 
 def _position(config: ModelConfig) -> int:
     """The energy of one source position, and its share of the context."""
-    context = annotation_units(config)
+    context = config.annotation_units
     match config.attention.score:
         case "fixed":
             return 0
@@ -115,7 +113,7 @@ def _position(config: ModelConfig) -> int:
 
 
 def _decoder(config: ModelConfig) -> int:
-    units, context = config.decoder.units, annotation_units(config)
+    units, context = config.decoder.units, config.annotation_units
     match config.attention.query:
         case "previous":
             rows = config.embedding + context + units
@@ -128,7 +126,7 @@ def _decoder(config: ModelConfig) -> int:
 
 
 def _readout(config: ModelConfig) -> int:
-    units, context = config.decoder.units, annotation_units(config)
+    units, context = config.decoder.units, config.annotation_units
     match config.readout:
         case "maxout":
             return (units + config.embedding + context) * 2 * config.readout_units

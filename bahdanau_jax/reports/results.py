@@ -5,11 +5,11 @@ from pathlib import Path
 import jax
 
 from bahdanau_jax.data.pipeline import EvaluationSplit
-from bahdanau_jax.data.vocabularies import EOS
 from bahdanau_jax.evaluation.decoding import Output
 from bahdanau_jax.evaluation.gold_comparison import compare_with_gold
 from bahdanau_jax.evaluation.trained_run import TrainedRun
 from bahdanau_jax.reports import evaluation_report
+from bahdanau_jax.special_ids import EOS
 from bahdanau_jax.terminal import say
 from bahdanau_jax.workdir import metrics_log
 

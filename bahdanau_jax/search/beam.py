@@ -15,10 +15,11 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from bahdanau_jax.config import DecodeConfig
-from bahdanau_jax.model.seq2seq import BOS, PAD, Seq2Seq
-from bahdanau_jax.search.continuation import EOS, allowed, extend, sample
+from bahdanau_jax.model.seq2seq import Seq2Seq
+from bahdanau_jax.search.continuation import allowed, extend, sample
 from bahdanau_jax.search.hypotheses import Rows, Stepper, of_places, row_of_place
 from bahdanau_jax.search.penalties import bound, coverage_penalty, length_penalty
+from bahdanau_jax.special_ids import BOS, EOS, PAD
 
 
 class Sentences(NamedTuple):

@@ -6,10 +6,8 @@ from jax import Array, lax
 
 from bahdanau_jax.config import DecodeConfig
 from bahdanau_jax.model.kernels.top_k import largest
-from bahdanau_jax.model.seq2seq import BOS, PAD
 from bahdanau_jax.search.hypotheses import of_places
-
-EOS, UNK = 2, 3  # as in vocabulary.py, which the science doesn't import
+from bahdanau_jax.special_ids import BOS, EOS, PAD, UNK
 
 
 def allowed(step: Array, minimum: Array, prefix: Array, config: DecodeConfig, size: int) -> Array:

@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 
 from bahdanau_jax.data.token_store import TokenStore
-from bahdanau_jax.data.vocabularies import EOS, Vocabularies, Vocabulary
+from bahdanau_jax.data.vocabularies import Vocabularies, Vocabulary
+from bahdanau_jax.special_ids import EOS
 from bahdanau_jax.workdir import metrics_log
 from bahdanau_jax.workdir.directory import write_atomically
 

@@ -15,8 +15,9 @@ from jax import Array, lax
 
 from bahdanau_jax.config import TrainConfig
 from bahdanau_jax.model.dropout import Noise, Rates, example_seeds
-from bahdanau_jax.model.seq2seq import PAD, Seq2Seq
+from bahdanau_jax.model.seq2seq import Seq2Seq
 from bahdanau_jax.runtime.devices import AXIS
+from bahdanau_jax.special_ids import PAD
 from bahdanau_jax.training.precision import products, with_storage
 from bahdanau_jax.training.state import TrainState
 

@@ -22,7 +22,8 @@ from typing import NamedTuple
 
 from bahdanau_jax.config import Config
 from bahdanau_jax.data.pipeline import Data
-from bahdanau_jax.data.vocabularies import UNK, Vocabulary
+from bahdanau_jax.data.vocabularies import Vocabulary
+from bahdanau_jax.special_ids import UNK
 
 Pieces = tuple[list[str], list[str]]  # of the source and of the target, end marks left out
 

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from bahdanau_jax.data.batching import Batch, Batcher, decoding_batches, evaluation_batches
 from bahdanau_jax.data.shapes import round_up
 from bahdanau_jax.data.token_store import TokenStore
-from bahdanau_jax.data.vocabularies import EOS, PAD
 from bahdanau_jax.errors import InputError
+from bahdanau_jax.special_ids import EOS, PAD
 
 DATA = pathlib.Path(__file__).parents[3] / "shared" / "data"
 MAX_LENGTH = 12

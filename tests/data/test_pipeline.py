@@ -6,8 +6,8 @@ import tiny
 
 from bahdanau_jax.config import DataConfig
 from bahdanau_jax.data.pipeline import cache_directory, open_data
-from bahdanau_jax.data.vocabularies import EOS, PAD, UNK
 from bahdanau_jax.errors import InputError
+from bahdanau_jax.special_ids import EOS, PAD, UNK
 
 
 @pytest.fixture

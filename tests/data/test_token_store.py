@@ -6,7 +6,7 @@ import pytest
 
 from bahdanau_jax.data import token_store
 from bahdanau_jax.data.token_store import StoreError, TokenStore
-from bahdanau_jax.data.vocabularies import EOS, PAD
+from bahdanau_jax.special_ids import EOS, PAD
 
 PAIRS = [([5, 6, 7], [8]), ([], [9, 70_000]), ([10], []), ([11, 12], [13, 14, 15])]
 FILES = ["source_ids", "source_offsets", "target_ids", "target_offsets"]

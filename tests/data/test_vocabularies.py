@@ -8,11 +8,7 @@ from hypothesis import strategies as st
 
 from bahdanau_jax.config import VocabularyConfig
 from bahdanau_jax.data.vocabularies import (
-    BOS,
-    EOS,
     KINDS,
-    PAD,
-    UNK,
     UNKNOWN_MARK,
     Vocabularies,
     build,
@@ -20,6 +16,7 @@ from bahdanau_jax.data.vocabularies import (
     load,
 )
 from bahdanau_jax.errors import InputError
+from bahdanau_jax.special_ids import BOS, EOS, PAD, UNK
 
 STEMS = ("walk", "talk", "jump", "look", "call", "play")
 TEXTS = [f"the {a}er {b}ed and {a}s {b}ing ." for a in STEMS for b in STEMS]

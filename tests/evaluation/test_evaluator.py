@@ -7,10 +7,10 @@ import tiny
 
 from bahdanau_jax.data.pipeline import EvaluationSplit, open_data
 from bahdanau_jax.data.token_store import TokenStore
-from bahdanau_jax.data.vocabularies import EOS
 from bahdanau_jax.evaluation import metrics
 from bahdanau_jax.evaluation.evaluator import Evaluator, error_rates, text_scores
 from bahdanau_jax.evaluation.trained_run import make_model, open_run
+from bahdanau_jax.special_ids import EOS
 
 WORDS = ["f", "ab", "fed", "cafe", "bead", "decaf", "faced", "abcdef", "eee", "dc"]
 LONG = "abcdefabcdefabc"

@@ -3,8 +3,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bahdanau_jax.data.vocabularies import UNK, Vocabularies, build
+from bahdanau_jax.data.vocabularies import Vocabularies, build
 from bahdanau_jax.evaluation.word_alignment import merge, word_alignment, word_rows
+from bahdanau_jax.special_ids import UNK
 
 lengths = st.lists(st.integers(1, 4), max_size=6)
 TEXTS = ["der Hund läuft schnell", "ein Hund und ein Mann laufen", "die Männer laufen"]

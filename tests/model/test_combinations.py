@@ -23,7 +23,8 @@ from reference_parameters import float64
 from bahdanau_jax.config import ModelConfig
 from bahdanau_jax.model.attention import Memory
 from bahdanau_jax.model.loss import token_nll
-from bahdanau_jax.model.seq2seq import BOS, Seq2Seq
+from bahdanau_jax.model.seq2seq import Seq2Seq
+from bahdanau_jax.special_ids import BOS
 
 # Ragged rows, all of them with padding; the last has no source at all.
 SOURCE = np.array([[4, 5, 6, 7, 2, 0, 0], [5, 4, 2, 0, 0, 0, 0], [2, *[0] * 6], [0] * 7])

@@ -11,7 +11,7 @@ from reference_parameters import parameter_shapes, random_parameters
 
 from bahdanau_jax.config import EncoderConfig, ModelConfig
 from bahdanau_jax.model.cells import make_cell
-from bahdanau_jax.model.encoder import Encoder, annotation_units, recur
+from bahdanau_jax.model.encoder import Encoder, recur
 
 SOURCE = np.array([[4, 5, 6, 7, 2, 0], [5, 2, 0, 0, 0, 0], [2, 0, 0, 0, 0, 0], [0] * 6])
 MASK = SOURCE > 0
@@ -64,7 +64,7 @@ def test_annotations_and_last_states_equal_the_oracle(name: str) -> None:
     annotations, final = case(name)()
     config = case(name).config
     expected = reference.encode(case(name).params, config, SOURCE, MASK)
-    assert annotations.shape[-1] == annotation_units(config)
+    assert annotations.shape[-1] == config.annotation_units
     np.testing.assert_allclose(annotations, expected, rtol=1e-5, atol=1e-6)
     for row, mask in enumerate(MASK):
         last = reference.final_state(config, expected[row, : mask.sum()])

@@ -13,7 +13,7 @@ from reference_parameters import parameter_shapes
 from bahdanau_jax.config import AttentionConfig, DecoderConfig, EncoderConfig, ModelConfig
 from bahdanau_jax.model.dropout import Noise, Rates, example_seeds
 from bahdanau_jax.model.loss import token_nll
-from bahdanau_jax.model.readout import Readout, readout_units
+from bahdanau_jax.model.readout import Readout
 from bahdanau_jax.model.seq2seq import Seq2Seq, initial_params
 
 SOURCE_SIZE, TARGET_SIZE = 8, 9
@@ -198,7 +198,7 @@ def test_readouts_by_their_equations() -> None:
     maxout = build("rnnsearch")
     params = random_tree(maxout, SOURCE_SIZE, TARGET_SIZE)["readout"]
     t = apply(Readout(maxout), params, state, word, context, None)
-    assert t.shape == (2, 3, readout_units(maxout))
+    assert t.shape == (2, 3, maxout.readout_size)
     for place in np.ndindex(2, 3):
         expected = reference.maxout(params, state[place], word[place], context[place])
         np.testing.assert_allclose(t[place], expected, rtol=1e-5, atol=1e-6)
@@ -209,4 +209,4 @@ def test_readouts_by_their_equations() -> None:
         config = dataclasses.replace(maxout, readout=readout)
         handed_on = apply(Readout(config), {}, state, word, context, given)
         np.testing.assert_array_equal(handed_on, expected)
-        assert readout_units(config) == expected.shape[-1]
+        assert config.readout_size == expected.shape[-1]

@@ -13,7 +13,6 @@ import tiny
 
 from bahdanau_jax import lines as line_files
 from bahdanau_jax.data.token_store import TokenStore
-from bahdanau_jax.data.vocabularies import UNK
 from bahdanau_jax.errors import InputError
 from bahdanau_jax.evaluation.ensemble import open_ensemble
 from bahdanau_jax.evaluation.evaluator import Evaluator
@@ -22,6 +21,7 @@ from bahdanau_jax.evaluation.trained_run import make_model, open_run
 from bahdanau_jax.modes import translate as mode
 from bahdanau_jax.modes.hypothesis_lines import Wanted
 from bahdanau_jax.modes.translate import TEXT_ALONE, translate
+from bahdanau_jax.special_ids import UNK
 from bahdanau_jax.workdir.checkpoints import Checkpoints
 from bahdanau_jax.workdir.selection import Average, Selection
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bahdanau_jax.config import DecodeConfig
-from bahdanau_jax.data.vocabularies import BOS, EOS, PAD, UNK
+from bahdanau_jax.special_ids import BOS, EOS, PAD, UNK
 
 Words = tuple[int, ...]
 

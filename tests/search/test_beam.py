@@ -19,10 +19,10 @@ from bahdanau_jax.config import (
     EncoderConfig,
     ModelConfig,
 )
-from bahdanau_jax.model.seq2seq import PAD, Seq2Seq
+from bahdanau_jax.model.seq2seq import Seq2Seq
 from bahdanau_jax.search.beam import Hypotheses, Sentences, search
-from bahdanau_jax.search.continuation import EOS, UNK
 from bahdanau_jax.search.greedy import greedy
+from bahdanau_jax.special_ids import EOS, PAD, UNK
 from bahdanau_jax.validation import CHOICES
 
 SIZE = 6  # PAD, BOS, EOS, UNK and two words: an output can be one of 121

@@ -10,9 +10,9 @@ from numpy.typing import ArrayLike
 from searched_models import MODELS
 
 from bahdanau_jax.config import AttentionConfig, DecoderConfig, EncoderConfig, ModelConfig
-from bahdanau_jax.model.seq2seq import BOS, PAD, Seq2Seq
-from bahdanau_jax.search.continuation import EOS
+from bahdanau_jax.model.seq2seq import Seq2Seq
 from bahdanau_jax.search.greedy import Hypotheses, greedy
+from bahdanau_jax.special_ids import BOS, EOS, PAD
 
 VOCABULARY = 9
 SOURCE = np.array(

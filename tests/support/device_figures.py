@@ -17,8 +17,9 @@ from bahdanau_jax.config import Config
 from bahdanau_jax.data.batching import Batch, Batcher
 from bahdanau_jax.data.token_store import TokenStore
 from bahdanau_jax.model.loss import token_nll
-from bahdanau_jax.model.seq2seq import PAD, Seq2Seq
+from bahdanau_jax.model.seq2seq import Seq2Seq
 from bahdanau_jax.runtime import devices
+from bahdanau_jax.special_ids import PAD
 from bahdanau_jax.training.optimizer import make_optimizer
 from bahdanau_jax.training.state import create_state
 from bahdanau_jax.training.step import make_train_step
