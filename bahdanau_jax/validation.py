@@ -3,8 +3,9 @@
 import dataclasses
 from typing import Any, get_type_hints
 
-from bahdanau_jax.config import Config, DecodeConfig, ModelConfig, unknown_field
+from bahdanau_jax.config import Config, DecodeConfig, ModelConfig
 from bahdanau_jax.errors import InputError
+from bahdanau_jax.fields import unknown_field, value_of
 
 CHOICES = {
     "data.vocabulary.kind": ("characters", "symbols", "words", "unigram", "bpe"),
@@ -93,12 +94,12 @@ def validate(config: Config) -> None:
     """
     _check_types(config, "")
     for path, allowed in CHOICES.items():
-        value = _value(config, path)
+        value = value_of(config, path)
         if value not in allowed:
             names = ", ".join(name or "''" for name in allowed)
             raise InputError(f"{path} must be one of {names}; it is {value!r}")
     for path, (least, limit) in RANGES.items():
-        value = _value(config, path)
+        value = value_of(config, path)
         if not value >= least or (limit is not None and value >= limit) or value == float("inf"):
             allowed = f"at least {least}" + (f" and below {limit}" if limit is not None else "")
             raise InputError(f"{path} must be {allowed}; it is {value}")
@@ -134,7 +135,7 @@ def _check_types(section: Any, prefix: str) -> None:
 
 def _check_model(model: ModelConfig) -> None:
     attention = model.attention
-    width = model.encoder.units * (2 if model.encoder.bidirectional else 1)
+    width = model.annotation_units
     _refuse(
         attention.score == "dot" and width != model.decoder.units,
         f"model.attention.score=dot needs queries and annotations of one size, but "
@@ -199,9 +200,9 @@ def _check_model(model: ModelConfig) -> None:
         "model.encoder.bidirectional=false leaves out; use final, mean or zero",
     )
     _refuse(
-        model.tie_embeddings and _readout_size(model) != model.embedding,
+        model.tie_embeddings and model.readout_size != model.embedding,
         f"model.tie_embeddings uses the target embedding ({model.embedding}) as output layer, so "
-        f"the readout must have that size too; it has {_readout_size(model)}: change "
+        f"the readout must have that size too; it has {model.readout_size}: change "
         "model.embedding or " + _readout_field(model),
     )
     _refuse(
@@ -261,10 +262,6 @@ def _check_training(config: Config) -> None:
     )
 
 
-def _readout_size(model: ModelConfig) -> int:
-    return model.decoder.units if model.readout == "linear" else model.readout_units
-
-
 def _readout_field(model: ModelConfig) -> str:
     return "model.decoder.units" if model.readout == "linear" else "model.readout_units"
 
@@ -272,10 +269,3 @@ def _readout_field(model: ModelConfig) -> str:
 def _refuse(wrong: bool, message: str) -> None:
     if wrong:
         raise InputError(message)
-
-
-def _value(config: Config, path: str):
-    value = config
-    for name in path.split("."):
-        value = getattr(value, name)
-    return value

@@ -5,9 +5,10 @@ import pytest
 import tiny
 
 from bahdanau_jax.config import DataConfig
-from bahdanau_jax.data.pipeline import cache_directory, open_data
+from bahdanau_jax.data.pipeline import open_data
 from bahdanau_jax.data.vocabularies import EOS, PAD, UNK
 from bahdanau_jax.errors import InputError
+from bahdanau_jax.runtime.setup import cache_directory
 
 
 @pytest.fixture
