@@ -167,20 +167,9 @@ def main(argv: list[str]) -> None:
 
 
 def _configure_jax() -> None:
-    """Sets what a process of JAX has once: the cache of compiled programs, and the heap."""
-    import jax
+    from bahdanau_jax.runtime.setup import configure
 
-    from bahdanau_jax.data.pipeline import cache_directory
-    from bahdanau_jax.runtime.setup import keep_freed_memory
-
-    keep_freed_memory()
-    if _DETERMINISTIC.value:
-        # Sums without atomics, and no choice between algorithms by how long they took just now.
-        chosen = "--xla_gpu_deterministic_ops=true --xla_gpu_autotune_level=0"
-        os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {chosen}".strip()
-    if jax.config.values["jax_compilation_cache_dir"] is None:
-        jax.config.update("jax_compilation_cache_dir", str(cache_directory() / "xla"))
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
+    configure(deterministic=_DETERMINISTIC.value)
 
 
 def _join_processes() -> None:

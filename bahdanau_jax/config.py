@@ -1,18 +1,12 @@
-"""The configuration of an experiment: typed, checked, and the same in JSON.
+"""The configuration of an experiment: dataclasses, and nothing else.
 
-Fields are overridden on the command line by their path, `--config.model.attention.score=dot`.
-The comment behind a field says its unit and what is allowed; `validation.py` holds the rules
-between fields. Nothing here has a default that another file repeats.
+Fields are overridden on the command line by their path, `--config.model.attention.score=dot`
+(`fields.py`). The comment behind a field, or on the line below it, says its unit and what is
+allowed, also to `--help`; `validation.py` holds the rules between fields. Nothing here has a
+default that another file repeats.
 """
 
 import dataclasses
-import difflib
-import json
-from typing import Any, TypeVar, get_type_hints
-
-from bahdanau_jax.errors import InputError
-
-T = TypeVar("T")
 
 
 @dataclasses.dataclass
@@ -177,96 +171,3 @@ class Config:
     train: TrainConfig = dataclasses.field(default_factory=TrainConfig)
     decode: DecodeConfig = dataclasses.field(default_factory=DecodeConfig)
     evaluation: EvaluationConfig = dataclasses.field(default_factory=EvaluationConfig)
-
-
-def to_dict(config: Config) -> dict[str, Any]:
-    """Returns the configuration as nested dictionaries of JSON values."""
-    return dataclasses.asdict(config)
-
-
-def to_json(config: Config) -> str:
-    """Returns the configuration as indented JSON, fields in their order of definition."""
-    return json.dumps(to_dict(config), indent=2, ensure_ascii=False) + "\n"
-
-
-def from_json(text: str) -> Config:
-    """Reads what `to_json` wrote.
-
-    Args:
-      text: a JSON object whose fields are those of `Config`; absent fields keep their defaults.
-
-    Returns:
-      The configuration, not yet validated.
-
-    Raises:
-      InputError: the text is no JSON object, a field is unknown, or a value has another type.
-    """
-    try:
-        values = json.loads(text)
-    except ValueError as error:
-        raise InputError(f"the configuration is not valid JSON ({error})") from error
-    return _build(Config, values, "")
-
-
-def _build(kind: type[T], values: Any, path: str) -> T:
-    """Makes the dataclass `kind` from nested dictionaries; `path` names it in messages."""
-    if not isinstance(values, dict):
-        raise InputError(f"configuration: {path or 'the top level'} must be an object of fields")
-    types = get_type_hints(kind)
-    arguments = {}
-    for name, value in values.items():
-        full = f"{path}.{name}" if path else name
-        if name not in types:
-            raise InputError(unknown_field(full))
-        if dataclasses.is_dataclass(types[name]):
-            arguments[name] = _build(types[name], value, full)
-        elif types[name] is float and type(value) is int:
-            arguments[name] = float(value)
-        elif type(value) is not types[name]:
-            raise InputError(f"configuration: {full} must be {types[name].__name__}, not {value!r}")
-        else:
-            arguments[name] = value
-    return kind(**arguments)
-
-
-def field_paths(kind: type = Config, prefix: str = "") -> list[str]:
-    """Returns the path of every leaf field, as `model.attention.score`, in order of definition."""
-    paths = []
-    for name, annotation in get_type_hints(kind).items():
-        if isinstance(annotation, type) and dataclasses.is_dataclass(annotation):
-            paths += field_paths(annotation, f"{prefix}{name}.")
-        else:
-            paths.append(prefix + name)
-    return paths
-
-
-def differences(before: dict[str, Any], now: Config) -> dict[str, list[Any]]:
-    """Returns the values, before and now, of the fields that differ, by their path.
-
-    Args:
-      before: a configuration as `to_dict` returns it; a field that it lacks doesn't count.
-      now: the configuration to compare it with.
-    """
-    found, after = {}, to_dict(now)
-    for field in field_paths():
-        old: Any = before
-        new: Any = after
-        for name in field.split("."):
-            old, new = old.get(name) if isinstance(old, dict) else None, new[name]
-        if old is not None and old != new:
-            found[field] = [old, new]
-    return found
-
-
-def unknown_field(path: str) -> str:
-    """Returns the message for a field that doesn't exist, with the nearest one that does."""
-    paths = field_paths()
-    near = difflib.get_close_matches(path, paths, n=1, cutoff=0.6)
-    if not near:
-        last = path.rsplit(".", 1)[-1]
-        near = sorted(paths, key=lambda p: -_likeness(last, p.rsplit(".", 1)[-1]))
-    return f"unknown configuration field {path}; did you mean {near[0]}?"
-
-
-def _likeness(first: str, second: str) -> float:
-    return difflib.SequenceMatcher(None, first, second).ratio()

@@ -1,25 +1,144 @@
-"""Values of a field as a flag gives them: which field is meant, and one value, several, or a range.
+"""A configuration by its fields' paths: get, set, JSON, differences, and values as flags give them.
 
     model.attention.score=additive,dot      a list of values
     train.learning_rate=1e-4..1e-2:log5     five values, evenly spaced by their logarithm
     train.dropout.readout=0..0.4:5          five values, evenly spaced
     seed=0..7                               whole numbers
 
-Used by `--sweep`, `--tune`, `--replicas` and `--match`, whose complaints each name their own flag.
+`--config.FIELD`, `--sweep`, `--tune`, `--replicas` and `--match` all read fields and values here;
+their complaints each name their own flag.
 """
 
+import copy
+import dataclasses
+import difflib
+import json
 import math
 import re
-from typing import Any, get_type_hints
+from collections.abc import Mapping
+from typing import Any, TypeVar, get_type_hints
 
-from bahdanau_jax import config as config_lib
 from bahdanau_jax.config import Config
 from bahdanau_jax.errors import InputError
 
 MOST_VALUES = 10_000
 TRUE, FALSE = ("true", "yes", "1"), ("false", "no", "0")
 
+T = TypeVar("T")
 Value = str | int | float | bool
+
+
+def field_paths(kind: type = Config, prefix: str = "") -> list[str]:
+    """Returns the path of every leaf field, as `model.attention.score`, in order of definition."""
+    paths = []
+    for name, annotation in get_type_hints(kind).items():
+        if isinstance(annotation, type) and dataclasses.is_dataclass(annotation):
+            paths += field_paths(annotation, f"{prefix}{name}.")
+        else:
+            paths.append(prefix + name)
+    return paths
+
+
+def with_values(base: Config, values: Mapping[str, Value]) -> Config:
+    """Returns a copy of a configuration with some fields set, by path."""
+    config = copy.deepcopy(base)
+    for path, value in values.items():
+        *sections, field = path.split(".")
+        section: Any = config
+        for name in sections:
+            section = getattr(section, name)
+        setattr(section, field, value)
+    return config
+
+
+def value_of(config: Config, path: str) -> Value:
+    """Returns the value of a field, by path."""
+    value: Any = config
+    for name in path.split("."):
+        value = getattr(value, name)
+    return value
+
+
+def to_dict(config: Config) -> dict[str, Any]:
+    """Returns the configuration as nested dictionaries of JSON values."""
+    return dataclasses.asdict(config)
+
+
+def to_json(config: Config) -> str:
+    """Returns the configuration as indented JSON, fields in their order of definition."""
+    return json.dumps(to_dict(config), indent=2, ensure_ascii=False) + "\n"
+
+
+def from_json(text: str) -> Config:
+    """Reads what `to_json` wrote.
+
+    Args:
+      text: a JSON object whose fields are those of `Config`; absent fields keep their defaults.
+
+    Returns:
+      The configuration, not yet validated.
+
+    Raises:
+      InputError: the text is no JSON object, a field is unknown, or a value has another type.
+    """
+    try:
+        values = json.loads(text)
+    except ValueError as error:
+        raise InputError(f"the configuration is not valid JSON ({error})") from error
+    return _build(Config, values, "")
+
+
+def _build(kind: type[T], values: Any, path: str) -> T:
+    """Makes the dataclass `kind` from nested dictionaries; `path` names it in messages."""
+    if not isinstance(values, dict):
+        raise InputError(f"configuration: {path or 'the top level'} must be an object of fields")
+    types = get_type_hints(kind)
+    arguments = {}
+    for name, value in values.items():
+        full = f"{path}.{name}" if path else name
+        if name not in types:
+            raise InputError(unknown_field(full))
+        if dataclasses.is_dataclass(types[name]):
+            arguments[name] = _build(types[name], value, full)
+        elif types[name] is float and type(value) is int:
+            arguments[name] = float(value)
+        elif type(value) is not types[name]:
+            raise InputError(f"configuration: {full} must be {types[name].__name__}, not {value!r}")
+        else:
+            arguments[name] = value
+    return kind(**arguments)
+
+
+def differences(before: dict[str, Any], now: Config) -> dict[str, list[Any]]:
+    """Returns the values, before and now, of the fields that differ, by their path.
+
+    Args:
+      before: a configuration as `to_dict` returns it; a field that it lacks doesn't count.
+      now: the configuration to compare it with.
+    """
+    differing, after = {}, to_dict(now)
+    for field in field_paths():
+        old: Any = before
+        new: Any = after
+        for name in field.split("."):
+            old, new = old.get(name) if isinstance(old, dict) else None, new[name]
+        if old is not None and old != new:
+            differing[field] = [old, new]
+    return differing
+
+
+def unknown_field(path: str) -> str:
+    """Returns the message for a field that doesn't exist, with the nearest one that does."""
+    paths = field_paths()
+    near = difflib.get_close_matches(path, paths, n=1, cutoff=0.6)
+    if not near:
+        last = path.rsplit(".", 1)[-1]
+        near = sorted(paths, key=lambda p: -_likeness(last, p.rsplit(".", 1)[-1]))
+    return f"unknown configuration field {path}; did you mean {near[0]}?"
+
+
+def _likeness(first: str, second: str) -> float:
+    return difflib.SequenceMatcher(None, first, second).ratio()
 
 
 def resolve(name: str, flag: str = "--sweep") -> str:
@@ -32,15 +151,15 @@ def resolve(name: str, flag: str = "--sweep") -> str:
     Raises:
       InputError: there is no such field, or several.
     """
-    paths = config_lib.field_paths()
+    paths = field_paths()
     if name in paths:
         return name
-    found = [path for path in paths if path.endswith(f".{name}")] if name else []
-    if len(found) > 1:
-        raise InputError(f"{flag}: {name} may be {' or '.join(found)}; give more of its path")
-    if not found:
-        raise InputError(f"{flag}: {config_lib.unknown_field(name)}")
-    return found[0]
+    meant = [path for path in paths if path.endswith(f".{name}")] if name else []
+    if len(meant) > 1:
+        raise InputError(f"{flag}: {name} may be {' or '.join(meant)}; give more of its path")
+    if not meant:
+        raise InputError(f"{flag}: {unknown_field(name)}")
+    return meant[0]
 
 
 def short_name(path: str) -> str:
@@ -127,11 +246,11 @@ def text_of(value: Value) -> str:
 def _values(part: str, path: str, given: str) -> list[Value]:
     """Returns what a part between two commas stands for: a value, or the values of a range."""
     kind = field_type(path)
-    found = re.fullmatch(r"(.+?)\.\.(.+?)(?::(log)?(\d+))?", part)
-    if found is None or kind not in (int, float):
+    match = re.fullmatch(r"(.+?)\.\.(.+?)(?::(log)?(\d+))?", part)
+    if match is None or kind not in (int, float):
         return [parse_value(part, path, given)]
-    low, high = (parse_value(limit, path, given) for limit in found.groups()[:2])
-    logarithmic, count = found[3] is not None, found[4]
+    low, high = (parse_value(limit, path, given) for limit in match.groups()[:2])
+    logarithmic, count = match[3] is not None, match[4]
     assert isinstance(low, int | float) and isinstance(high, int | float)
     # Counted before they are made: a slip of the hand may ask for more than fit into memory.
     if (int(count) if count else high - low + 1 if kind is int else 0) > MOST_VALUES:

@@ -1,10 +1,16 @@
-"""What a configuration must satisfy before anything is computed, in the user's words."""
+"""What a configuration must satisfy before anything is computed, in the user's words.
+
+`validate` refuses what can't be combined. `ineffective` lists the fields that change nothing, given
+the others: an experiment file may leave them at any value, but whoever gives one means something.
+"""
 
 import dataclasses
+from collections.abc import Iterable
 from typing import Any, get_type_hints
 
-from bahdanau_jax.config import Config, DecodeConfig, ModelConfig, unknown_field
+from bahdanau_jax.config import Config, DecodeConfig, ModelConfig
 from bahdanau_jax.errors import InputError
+from bahdanau_jax.fields import text_of, unknown_field, value_of
 
 CHOICES = {
     "data.vocabulary.kind": ("characters", "symbols", "words", "unigram", "bpe"),
@@ -81,6 +87,10 @@ RANGES = {
     "seed": (0, 2**32),
 }
 
+TANH_SCORES = ("additive", "concat")  # v_a and a tanh of the size `model.attention.units`
+PRODUCT_SCORES = ("dot", "general", "projected")
+CONTROLS = ("uniform", "fixed")  # attend to nothing in particular
+
 ERROR_RATES = ("per", "wer", "exact_match")
 TEXT_SCORES = ("bleu", "chrf", "ter", "exact_match")
 
@@ -93,12 +103,12 @@ def validate(config: Config) -> None:
     """
     _check_types(config, "")
     for path, allowed in CHOICES.items():
-        value = _value(config, path)
+        value = value_of(config, path)
         if value not in allowed:
             names = ", ".join(name or "''" for name in allowed)
             raise InputError(f"{path} must be one of {names}; it is {value!r}")
     for path, (least, limit) in RANGES.items():
-        value = _value(config, path)
+        value = value_of(config, path)
         if not value >= least or (limit is not None and value >= limit) or value == float("inf"):
             allowed = f"at least {least}" + (f" and below {limit}" if limit is not None else "")
             raise InputError(f"{path} must be {allowed}; it is {value}")
@@ -106,6 +116,110 @@ def validate(config: Config) -> None:
     _check_vocabulary(config)
     _check_training(config)
     _check_decoding(config.decode)
+
+
+def ineffective(config: Config) -> dict[str, str]:
+    """Returns the fields that change nothing, given the others.
+
+    Args:
+      config: validated.
+
+    Returns:
+      By the field's path, why, and what would give it an effect.
+    """
+    data, model, train, decode = config.data, config.model, config.train, config.decode
+    attention = model.attention
+    score, kind = f"model.attention.score={attention.score}", data.source.partition(":")[0]
+    joint = "data.vocabulary.joint makes one vocabulary of both sides"
+    rules = {
+        "data.source_language": (kind != "tsv", "tsv files have no languages, but columns"),
+        "data.target_language": (kind != "tsv", "tsv files have no languages, but columns"),
+        "data.directory": (kind == "tfds", "it says where TFDS keeps data; data.source has a path"),
+        "data.pool": (data.shapes > 1, "data.shapes=1 pads all batches alike; raise data.shapes"),
+        "data.vocabulary.target_kind": (not data.vocabulary.joint, joint),
+        "data.vocabulary.target_size": (not data.vocabulary.joint, joint),
+        "model.gru_reset": (model.cell == "gru", f"model.cell={model.cell} has no reset gate"),
+        "model.attention.units": (
+            attention.score in (*TANH_SCORES, "projected"),
+            f"{score} has no hidden layer; use {', '.join(TANH_SCORES)} or projected",
+        ),
+        "model.attention.scale": (
+            attention.score in PRODUCT_SCORES,
+            f"{score} is no product; use {', '.join(PRODUCT_SCORES)}",
+        ),
+        "model.attention.bias": (
+            attention.score in TANH_SCORES,
+            f"{score} has no place for it; use {' or '.join(TANH_SCORES)}",
+        ),
+        "model.attention.normalize": (
+            attention.score in TANH_SCORES,
+            f"{score} has no v_a; use {' or '.join(TANH_SCORES)}",
+        ),
+        "model.attention.coverage": (
+            attention.score == "additive",
+            f"{score} has no place for it; use additive",
+        ),
+        "model.attention.window": (
+            attention.score not in CONTROLS,
+            f"{score} is a control over the whole sentence; use another score",
+        ),
+        "model.attention.half_width": (
+            attention.window != "global",
+            "model.attention.window=global has no bounds; use local_m or local_p",
+        ),
+        "model.attention.renormalize": (
+            attention.window == "local_p",
+            f"model.attention.window={attention.window} has no Gaussian; use local_p",
+        ),
+        "model.input_feeding": (
+            attention.query == "current" and model.readout == "attentional",
+            "there is no attentional vector to hand on; use model.attention.query=current and "
+            "model.readout=attentional",
+        ),
+        "model.readout_units": (
+            model.readout != "linear",
+            "model.readout=linear reads the state as it is; use maxout or attentional",
+        ),
+        "model.residual": (
+            max(model.encoder.layers, model.decoder.layers) > 1,
+            "there is one layer; raise model.encoder.layers or model.decoder.layers",
+        ),
+        "train.steps": (
+            train.epochs == 0,
+            f"the run ends after train.epochs={train.epochs}; add --config.train.epochs=0",
+        ),
+        "train.batch_size": (
+            train.batch_tokens == 0,
+            f"train.batch_tokens={train.batch_tokens} decides; add --config.train.batch_tokens=0",
+        ),
+        "decode.beam_size": (
+            decode.temperature == 0,
+            f"decode.temperature={decode.temperature} samples, without a beam; set it to 0",
+        ),
+        "decode.length_penalty_alpha": (
+            decode.length_penalty == "gnmt",
+            f"decode.length_penalty={decode.length_penalty} has no alpha; use gnmt",
+        ),
+        "decode.seed": (
+            decode.temperature > 0,
+            "decode.temperature=0 searches and draws nothing; raise it to sample",
+        ),
+    }
+    return {path: why for path, (effective, why) in rules.items() if not effective}
+
+
+def refuse_ineffective(config: Config, given: Iterable[str]) -> None:
+    """Raises InputError if one of the fields that somebody gave changes nothing.
+
+    Args:
+      config: validated.
+      given: paths of fields.
+    """
+    reasons = ineffective(config)
+    for path in given:
+        if path in reasons:
+            value = text_of(value_of(config, path))
+            raise InputError(f"{path}={value} has no effect: {reasons[path]}")
 
 
 def _check_decoding(decode: DecodeConfig) -> None:
@@ -142,13 +256,13 @@ def _check_model(model: ModelConfig) -> None:
         f"model.decoder.units={width}, or use general or projected, which join unequal sizes",
     )
     _refuse(
-        attention.scale != "none" and attention.score not in ("dot", "general", "projected"),
+        attention.scale != "none" and attention.score not in PRODUCT_SCORES,
         f"model.attention.scale={attention.scale} applies to products; with "
         f"model.attention.score={attention.score} set it to none",
     )
     for option in ("bias", "normalize"):
         _refuse(
-            getattr(attention, option) and attention.score not in ("additive", "concat"),
+            getattr(attention, option) and attention.score not in TANH_SCORES,
             f"model.attention.{option} belongs to the scores additive and concat, not to "
             f"{attention.score}; set it to false",
         )
@@ -169,7 +283,7 @@ def _check_model(model: ModelConfig) -> None:
         "without coverage; set it to auto",
     )
     _refuse(
-        attention.window != "global" and attention.score in ("uniform", "fixed"),
+        attention.window != "global" and attention.score in CONTROLS,
         f"model.attention.score={attention.score} is a control over the whole sentence; set "
         "model.attention.window=global",
     )
@@ -268,10 +382,3 @@ def _readout_field(model: ModelConfig) -> str:
 def _refuse(wrong: bool, message: str) -> None:
     if wrong:
         raise InputError(message)
-
-
-def _value(config: Config, path: str):
-    value = config
-    for name in path.split("."):
-        value = getattr(value, name)
-    return value

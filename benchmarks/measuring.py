@@ -10,8 +10,9 @@ import numpy as np
 
 from bahdanau_jax.config import Config
 from bahdanau_jax.data.batching import Batch, Batcher
-from bahdanau_jax.data.pipeline import Data, cache_directory, open_data
+from bahdanau_jax.data.pipeline import Data, open_data
 from bahdanau_jax.data.token_store import TokenStore
+from bahdanau_jax.runtime.setup import cache_directory
 from bahdanau_jax.terminal import say
 from experiments import cmudict, multi30k, rnnsearch_50
 

@@ -9,7 +9,7 @@ import pytest
 from absl import flags
 
 import launch
-from bahdanau_jax.config import field_paths
+from bahdanau_jax.fields import field_paths
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from bahdanau_jax.config import Config, from_json, to_json
+from bahdanau_jax.config import Config
+from bahdanau_jax.fields import from_json, to_json
 from bahdanau_jax.validation import validate
 
 ROOT = Path(__file__).parents[1]

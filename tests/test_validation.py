@@ -7,8 +7,9 @@ import sys
 import pytest
 
 from bahdanau_jax import validation
-from bahdanau_jax.config import Config, field_paths, from_json, to_json
+from bahdanau_jax.config import Config
 from bahdanau_jax.errors import InputError
+from bahdanau_jax.fields import field_paths, from_json, to_json
 from bahdanau_jax.validation import CHOICES, RANGES, validate
 
 # Neither a choice nor a number with a range: names, paths and switches.

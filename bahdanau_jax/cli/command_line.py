@@ -8,6 +8,7 @@ from pathlib import Path
 from absl import flags
 
 from bahdanau_jax import config as config_lib
+from bahdanau_jax import fields as fields_lib
 from bahdanau_jax.cli.recorded import PREFIX
 from bahdanau_jax.errors import InputError
 
@@ -54,7 +55,7 @@ def parse_flags(argv: list[str], arguments: list[str], default: Path) -> list[st
 
 def _check_fields(argv: list[str]) -> None:
     """Looks for flags of fields that don't exist, of which config_flags only names a part."""
-    fields = config_lib.field_paths()
+    fields = fields_lib.field_paths()
     for argument in argv[1:]:
         flag = argument.lstrip("-").partition("=")[0]
         field = flag.removeprefix("no").removeprefix("config.")
@@ -64,7 +65,7 @@ def _check_fields(argv: list[str]) -> None:
         if within:
             raise InputError(f"{field} is a group of fields; set one, as --config.{within[0]}=…")
         if field not in fields:
-            raise InputError(config_lib.unknown_field(field))
+            raise InputError(fields_lib.unknown_field(field))
 
 
 def _values(name: str, argv: list[str]) -> list[str]:

@@ -6,8 +6,9 @@
 
 from pathlib import Path
 
-from bahdanau_jax.config import Config, from_json
+from bahdanau_jax.config import Config
 from bahdanau_jax.errors import InputError
+from bahdanau_jax.fields import from_json
 
 PREFIX = f"{Path(__file__)}:"
 

@@ -7,13 +7,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bahdanau_jax.config import Config, field_paths
+from bahdanau_jax.config import Config
 from bahdanau_jax.data.corpus import Corpus
 from bahdanau_jax.data.vocabularies import Vocabularies
 from bahdanau_jax.errors import InputError
-from bahdanau_jax.fields import short_name
+from bahdanau_jax.fields import field_paths, short_name, value_of
 from bahdanau_jax.sweeps import sweep
-from bahdanau_jax.sweeps.grid import Point, value_of
+from bahdanau_jax.sweeps.grid import Point
 from bahdanau_jax.workdir import directory as workdir
 from bahdanau_jax.workdir import manifest, metrics_log
 

@@ -7,8 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-import platformdirs
-
 from bahdanau_jax.config import DataConfig
 from bahdanau_jax.data import file_stamps, token_store
 from bahdanau_jax.data.corpus import Corpus, Example
@@ -16,6 +14,7 @@ from bahdanau_jax.data.gold_links import GoldLinks
 from bahdanau_jax.data.token_store import StoreError, TokenStore
 from bahdanau_jax.data.vocabularies import Vocabularies, build_vocabularies
 from bahdanau_jax.errors import InputError
+from bahdanau_jax.runtime.setup import cache_directory
 from bahdanau_jax.terminal import counted
 
 
@@ -156,8 +155,3 @@ def open_data(config: DataConfig, directory: Path, say: Callable[[str], None]) -
         return Data(corpus, Vocabularies.load(directory))
     say(f"building the vocabularies ({config.vocabulary.kind})")
     return Data(corpus, build_vocabularies(config.vocabulary, corpus.pairs()))
-
-
-def cache_directory() -> Path:
-    """Returns where what can be made again is kept, as the system's conventions say."""
-    return Path(platformdirs.user_cache_dir("bahdanau_jax"))

@@ -3,6 +3,8 @@
 from typing import Any, NamedTuple
 
 from bahdanau_jax.config import Config
+from bahdanau_jax.fields import value_of
+from bahdanau_jax.validation import ineffective
 
 PAPER = "Bahdanau et al. 2014"
 LUONG = "Luong et al. 2015"
@@ -131,6 +133,9 @@ ORIGINS: dict[str, dict[Any, str]] = {
     "train.dropout.readout": {0.0: NONE, 0.2: f"{LUONG}, 4.1, its rate"},
 }
 
+# Where these are 0 another field counts in their place.
+OFF_AT_ZERO = ("train.epochs", "train.batch_tokens")
+
 
 class Choice(NamedTuple):
     """One field of a configuration."""
@@ -151,38 +156,13 @@ def choices(config: Config) -> list[Choice]:
     Returns:
       Data, model and training, in the order of the configuration's fields.
     """
-    ineffective = _ineffective(config)
-    found = []
-    for field, origins in ORIGINS.items():
-        if field not in ineffective:
-            value: Any = config
-            for name in field.split("."):
-                value = getattr(value, name)
-            found.append(Choice(field, value, origins.get(value, origins.get(None, OURS))))
-    return found
-
-
-def _ineffective(config: Config) -> set[str]:
-    """Returns the fields that nothing reads, given the others."""
-    model, train = config.model, config.train
-    attention = model.attention
-    tanh, product = ("additive", "concat"), ("dot", "general", "projected")
-    effective = {
-        "model.gru_reset": model.cell == "gru",
-        "model.attention.units": attention.score in (*tanh, "projected"),
-        "model.attention.scale": attention.score in product,
-        "model.attention.bias": attention.score in tanh,
-        "model.attention.normalize": attention.score in tanh,
-        "model.attention.coverage": attention.score == "additive",
-        "model.attention.window": attention.score not in ("uniform", "fixed"),
-        "model.attention.half_width": attention.window != "global",
-        "model.attention.renormalize": attention.window == "local_p",
-        "model.input_feeding": attention.query == "current",
-        "model.readout_units": model.readout != "linear",
-        "model.residual": max(model.encoder.layers, model.decoder.layers) > 1,
-        "train.steps": train.epochs == 0,
-        "train.epochs": train.epochs > 0,
-        "train.batch_size": train.batch_tokens == 0,
-        "train.batch_tokens": train.batch_tokens > 0,
+    hidden = {
+        *ineffective(config),
+        *(count for count in OFF_AT_ZERO if not value_of(config, count)),
     }
-    return {field for field, matters in effective.items() if not matters}
+    return [
+        Choice(field, value, origins.get(value, origins.get(None, OURS)))
+        for field, origins in ORIGINS.items()
+        if field not in hidden
+        for value in [value_of(config, field)]
+    ]

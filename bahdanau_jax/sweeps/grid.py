@@ -1,12 +1,11 @@
 """The cells of a sweep: which values of which fields, checked, and named.
 
-    model.attention.score=additive,dot      values of a field, as in field_values.py
+    model.attention.score=additive,dot      values of a field, as in fields.py
     @scores                                 a sweep that the experiment file has in its `SWEEPS`
 
 Nothing here starts anything; a grid is known to be right before its first cell runs.
 """
 
-import copy
 import dataclasses
 import hashlib
 import itertools
@@ -17,7 +16,15 @@ from typing import Any
 
 from bahdanau_jax.config import Config
 from bahdanau_jax.errors import InputError
-from bahdanau_jax.fields import Value, parse_field, resolve, short_name, text_of
+from bahdanau_jax.fields import (
+    Value,
+    parse_field,
+    resolve,
+    short_name,
+    text_of,
+    value_of,
+    with_values,
+)
 from bahdanau_jax.validation import validate
 
 SWEEPS = "SWEEPS"  # the name under which an experiment file offers named sweeps
@@ -119,26 +126,6 @@ def cell(base: Config, values: Point, named: Sequence[str]) -> Cell:
     except InputError as error:
         raise InputError(f"the cell {name} can't be run: {error}") from error
     return Cell(name, values, config)
-
-
-def with_values(base: Config, values: Mapping[str, Value]) -> Config:
-    """Returns a copy of a configuration with some fields set, by path."""
-    config = copy.deepcopy(base)
-    for path, value in values.items():
-        *sections, field = path.split(".")
-        section: Any = config
-        for name in sections:
-            section = getattr(section, name)
-        setattr(section, field, value)
-    return config
-
-
-def value_of(config: Config, path: str) -> Value:
-    """Returns the value of a field, by path."""
-    value: Any = config
-    for name in path.split("."):
-        value = getattr(value, name)
-    return value
 
 
 def _axes(sweep: str, base: Config, named: Mapping[str, Any], flag: str) -> list[Axis]:

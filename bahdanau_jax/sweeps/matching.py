@@ -17,9 +17,9 @@ from bahdanau_jax.data.pipeline import open_data
 from bahdanau_jax.data.vocabularies import Vocabularies
 from bahdanau_jax.errors import InputError
 from bahdanau_jax.evaluation.trained_run import make_model
-from bahdanau_jax.fields import resolve
+from bahdanau_jax.fields import resolve, value_of, with_values
 from bahdanau_jax.model.seq2seq import initial_params
-from bahdanau_jax.sweeps.grid import Cell, Point, value_of, with_values
+from bahdanau_jax.sweeps.grid import Cell, Point
 from bahdanau_jax.validation import validate
 
 # Tried in this order: what belongs to the alternatives themselves first.

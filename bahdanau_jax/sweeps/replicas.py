@@ -12,11 +12,11 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from bahdanau_jax.config import Config, TrainConfig, field_paths
+from bahdanau_jax.config import Config, TrainConfig
 from bahdanau_jax.errors import InputError
+from bahdanau_jax.fields import field_paths, value_of
 from bahdanau_jax.model.dropout import varying_rate
 from bahdanau_jax.model.seq2seq import Seq2Seq
-from bahdanau_jax.sweeps.grid import value_of
 from bahdanau_jax.training.optimizer import make_optimizer
 from bahdanau_jax.training.state import TrainState, create_state
 from bahdanau_jax.training.step import make_train_step

@@ -4,10 +4,11 @@ import contextlib
 from collections.abc import Sequence
 from pathlib import Path
 
-from bahdanau_jax.config import Config, differences
+from bahdanau_jax.config import Config
 from bahdanau_jax.data.pipeline import open_data
 from bahdanau_jax.errors import InputError
 from bahdanau_jax.evaluation.trained_run import TrainedRun
+from bahdanau_jax.fields import differences
 from bahdanau_jax.reports import results
 from bahdanau_jax.runtime import devices, processes
 from bahdanau_jax.runtime.signals import Notice

@@ -4,9 +4,10 @@ import os
 from pathlib import Path
 from typing import Any
 
-from bahdanau_jax.config import Config, differences, to_dict
+from bahdanau_jax.config import Config
 from bahdanau_jax.data.vocabularies import Vocabularies
 from bahdanau_jax.errors import InputError
+from bahdanau_jax.fields import differences, to_dict
 from bahdanau_jax.workdir import directory as workdir
 from bahdanau_jax.workdir.checkpoints import Checkpoints
 

@@ -13,8 +13,7 @@ import socket
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
-from bahdanau_jax import config as config_lib
-from bahdanau_jax import durable
+from bahdanau_jax import durable, fields
 from bahdanau_jax.config import Config
 from bahdanau_jax.errors import InputError
 
@@ -117,7 +116,7 @@ def write_config(
     check_config(workdir, config, may_differ)
     path = Path(workdir) / CONFIG
     if not path.exists():
-        write_atomically(path, config_lib.to_json(config))
+        write_atomically(path, fields.to_json(config))
 
 
 def check_config(
@@ -132,10 +131,10 @@ def check_config(
                 "another --workdir"
             )
         return
-    before = config_lib.to_dict(read_config(workdir))
+    before = fields.to_dict(read_config(workdir))
     differing = [
         f"{field} is {old!r} there and {new!r} now"
-        for field, (old, new) in config_lib.differences(before, config).items()
+        for field, (old, new) in fields.differences(before, config).items()
         if field not in may_differ
     ]
     if differing:
@@ -167,6 +166,6 @@ def read_config(workdir: str | os.PathLike[str]) -> Config:
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{path}: can't be read ({error})") from error
     try:
-        return config_lib.from_json(text)
+        return fields.from_json(text)
     except InputError as error:
         raise InputError(f"{path}: {error}") from error

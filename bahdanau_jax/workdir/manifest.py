@@ -11,8 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from bahdanau_jax import __version__
-from bahdanau_jax import config as config_lib
+from bahdanau_jax import __version__, fields
 from bahdanau_jax.config import Config
 from bahdanau_jax.errors import InputError
 from bahdanau_jax.workdir.directory import write_atomically
@@ -54,9 +53,9 @@ def write_manifest(
         "versions": versions(),
         "devices": devices(),
         "fingerprints": dict(fingerprints),
-        "changed": config_lib.differences(starts[-1]["config"], config) if starts else {},
+        "changed": fields.differences(starts[-1]["config"], config) if starts else {},
         "init_from": origin,
-        "config": config_lib.to_dict(config),
+        "config": fields.to_dict(config),
     }
     write_atomically(Path(workdir) / MANIFEST, to_json({"starts": [*starts, start]}))
 

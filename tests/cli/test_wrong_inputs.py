@@ -27,9 +27,9 @@ from test_launch import (  # noqa: F401 (finished_run is a fixture)
     write_text,
 )
 
-from bahdanau_jax.data.pipeline import cache_directory
 from bahdanau_jax.data.vocabularies import Vocabularies, build
 from bahdanau_jax.evaluation.trained_run import open_run, open_run_data
+from bahdanau_jax.runtime.setup import cache_directory
 from bahdanau_jax.workdir import directory as workdir
 
 MORE_FLAGS = [

@@ -5,8 +5,9 @@ import pytest
 import tiny
 
 from bahdanau_jax.config import DataConfig
-from bahdanau_jax.data.pipeline import cache_directory, open_data
+from bahdanau_jax.data.pipeline import open_data
 from bahdanau_jax.errors import InputError
+from bahdanau_jax.runtime.setup import cache_directory
 from bahdanau_jax.special_ids import EOS, PAD, UNK
 
 

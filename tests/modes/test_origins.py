@@ -3,7 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from bahdanau_jax.config import Config, field_paths
+from bahdanau_jax.config import Config
+from bahdanau_jax.fields import field_paths
 from bahdanau_jax.model.seq2seq import Seq2Seq
 from bahdanau_jax.modes.origins import LUONG, ORIGINS, OURS, PAPER, choices
 from bahdanau_jax.modes.work import Size, step_work

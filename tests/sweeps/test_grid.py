@@ -5,8 +5,8 @@ import pytest
 import tiny
 
 from bahdanau_jax import fields
-from bahdanau_jax.config import field_paths
 from bahdanau_jax.errors import InputError
+from bahdanau_jax.fields import field_paths
 from bahdanau_jax.sweeps import grid
 
 

@@ -6,10 +6,10 @@ import tiny
 
 from bahdanau_jax.data.batching import Batch
 from bahdanau_jax.errors import InputError
+from bahdanau_jax.fields import with_values
 from bahdanau_jax.model.dropout import Noise, Place, Rates, dropout, varying_rate
 from bahdanau_jax.model.seq2seq import Seq2Seq
 from bahdanau_jax.runtime import devices
-from bahdanau_jax.sweeps.grid import with_values
 from bahdanau_jax.sweeps.replicas import check, create_states, make_replica_step, replica
 from bahdanau_jax.training.optimizer import make_optimizer
 from bahdanau_jax.training.state import create_state

@@ -8,11 +8,9 @@ from pathlib import Path
 import jax
 import pytest
 import tiny
-from absl.testing import flagsaver
 from launching import LAUNCH, ROOT
 from same_run import assert_same_run
 
-import launch
 from bahdanau_jax.runtime import setup
 
 
@@ -49,8 +47,7 @@ def settings():
 def test_deterministic_programs_are_asked_for_beside_what_the_user_set(monkeypatch, settings):
     monkeypatch.setattr(setup, "keep_freed_memory", lambda: None)
     monkeypatch.setenv("XLA_FLAGS", "--xla_cpu_enable_fast_math=false")
-    with flagsaver.flagsaver(deterministic=True):
-        launch._configure_jax()
+    setup.configure(deterministic=True)
     assert os.environ["XLA_FLAGS"].split() == [
         "--xla_cpu_enable_fast_math=false",
         "--xla_gpu_deterministic_ops=true",

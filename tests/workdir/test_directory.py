@@ -6,8 +6,9 @@ import sys
 
 import pytest
 
-from bahdanau_jax.config import Config, from_json, to_json
+from bahdanau_jax.config import Config
 from bahdanau_jax.errors import InputError
+from bahdanau_jax.fields import from_json, to_json
 from bahdanau_jax.workdir import directory as workdir
 from bahdanau_jax.workdir.directory import lock, make, read_config, write_atomically, write_config
 

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from strict_json import strict
 
-from bahdanau_jax.config import Config, to_dict
+from bahdanau_jax.config import Config
 from bahdanau_jax.errors import InputError
+from bahdanau_jax.fields import to_dict
 from bahdanau_jax.workdir.manifest import git_state, write_manifest
 
 

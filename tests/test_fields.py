@@ -3,16 +3,9 @@ import json
 
 import pytest
 
-from bahdanau_jax.config import (
-    Config,
-    ModelConfig,
-    field_paths,
-    from_json,
-    to_dict,
-    to_json,
-    unknown_field,
-)
+from bahdanau_jax.config import Config, ModelConfig
 from bahdanau_jax.errors import InputError
+from bahdanau_jax.fields import field_paths, from_json, to_dict, to_json, unknown_field
 
 
 def other_value(value):
