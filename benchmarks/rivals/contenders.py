@@ -23,8 +23,7 @@ from bahdanau_jax.runtime import devices
 from bahdanau_jax.runtime.setup import keep_freed_memory
 from bahdanau_jax.training.device_memory import planned
 from bahdanau_jax.training.optimizer import make_optimizer
-from bahdanau_jax.training.state import create_state
-from bahdanau_jax.training.step import make_train_step
+from bahdanau_jax.training.step import create_state, make_train_step
 
 PRODUCT = 2048  # rows and columns of the matrices whose product is the roofline
 ENDLESS = 10**6  # steps for the schedule, so that its first rates are those of a long run
