@@ -32,7 +32,7 @@ import numpy as np
 from bahdanau_jax.data.vocabularies import Vocabularies
 from bahdanau_jax.evaluation.trained_run import make_model
 from bahdanau_jax.training.optimizer import make_optimizer
-from bahdanau_jax.training.state import create_state
+from bahdanau_jax.training.step import create_state
 from bahdanau_jax.workdir.checkpoints import Checkpoints
 from bahdanau_jax.workdir.directory import read_config
 

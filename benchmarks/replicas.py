@@ -27,8 +27,7 @@ from bahdanau_jax.model.seq2seq import Seq2Seq
 from bahdanau_jax.runtime import devices
 from bahdanau_jax.sweeps.replicas import create_states, make_replica_step
 from bahdanau_jax.training.optimizer import make_optimizer
-from bahdanau_jax.training.state import create_state
-from bahdanau_jax.training.step import make_train_step
+from bahdanau_jax.training.step import create_state, make_train_step
 from experiments import cmudict
 
 SOURCE, TARGET = 32, 43  # entries of CMUdict's vocabularies

@@ -499,7 +499,7 @@ from bahdanau_jax.data.batching import Batch
 from bahdanau_jax.config import Config
 from bahdanau_jax.model.seq2seq import Seq2Seq
 from bahdanau_jax.training.optimizer import make_optimizer
-from bahdanau_jax.training.state import create_state
+from bahdanau_jax.training.step import create_state
 from bahdanau_jax.training.step import make_train_step
 
 config = Config()

@@ -1,11 +1,12 @@
 """Running a trained model over a split: likelihood of the references, outputs, and their scores."""
 
 import math
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
+from jax import Array
 
 from bahdanau_jax.config import Config
 from bahdanau_jax.data.batching import evaluation_batches
@@ -15,9 +16,15 @@ from bahdanau_jax.data.vocabularies import Vocabularies
 from bahdanau_jax.evaluation import metrics
 from bahdanau_jax.evaluation.decoding import Output, Search
 from bahdanau_jax.evaluation.diagnostics import diagnostics
-from bahdanau_jax.model.seq2seq import Seq2Seq
+from bahdanau_jax.model.seq2seq import PAD, Seq2Seq
 from bahdanau_jax.runtime import devices
-from bahdanau_jax.training.step import make_eval_step
+
+
+class ExampleSums(NamedTuple):
+    """Teacher-forced figures, one an example."""
+
+    nll: Array  # Σ_i -log p(y_i), nats, float32[B]
+    tokens: Array  # real target tokens, int32[B]
 
 
 class Likelihood(NamedTuple):
@@ -32,6 +39,16 @@ class Measured(NamedTuple):
 
     likelihood: Likelihood  # of every reference, in the order of `EvaluationSplit.pairs`
     outputs: list[Output]  # of every example
+
+
+def make_eval_step(model: Seq2Seq) -> Callable:
+    """Returns the per-device function `(params, batch) -> ExampleSums`, without dropout."""
+
+    def eval_step(params, batch) -> ExampleSums:
+        nll: Any = model.apply({"params": params}, batch.source, batch.target, method="target_nll")
+        return ExampleSums(nll.sum(axis=-1), (batch.target != PAD).sum(axis=-1))
+
+    return eval_step
 
 
 class Evaluator:

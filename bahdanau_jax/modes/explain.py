@@ -23,8 +23,7 @@ from bahdanau_jax.runtime import devices
 from bahdanau_jax.terminal import say
 from bahdanau_jax.training.device_memory import StepMemory, planned
 from bahdanau_jax.training.optimizer import make_optimizer
-from bahdanau_jax.training.state import TrainState, create_state
-from bahdanau_jax.training.step import make_train_step
+from bahdanau_jax.training.step import TrainState, create_state, make_train_step
 from bahdanau_jax.workdir import directory as workdir
 
 # Entries taken for a vocabulary that keeps whatever occurs, while nobody has read the data.

@@ -26,8 +26,7 @@ from bahdanau_jax.training.loop import Trainer
 from bahdanau_jax.training.loop_state import LoopState
 from bahdanau_jax.training.record import StepFigures
 from bahdanau_jax.training.saving import Saver
-from bahdanau_jax.training.state import TrainState
-from bahdanau_jax.training.step import TrainSums
+from bahdanau_jax.training.step import TrainState, TrainSums
 from bahdanau_jax.workdir import directory as workdir
 from bahdanau_jax.workdir import fingerprints, manifest, metrics_log
 from bahdanau_jax.workdir.checkpoints import Checkpoints

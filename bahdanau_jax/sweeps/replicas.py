@@ -18,8 +18,7 @@ from bahdanau_jax.fields import field_paths, value_of
 from bahdanau_jax.model.dropout import varying_rate
 from bahdanau_jax.model.seq2seq import Seq2Seq
 from bahdanau_jax.training.optimizer import make_optimizer
-from bahdanau_jax.training.state import TrainState, create_state
-from bahdanau_jax.training.step import make_train_step
+from bahdanau_jax.training.step import TrainState, create_state, make_train_step
 
 # The fields that may differ between replicas; all else is the same program.
 FIELDS = (

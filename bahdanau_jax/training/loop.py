@@ -26,8 +26,7 @@ from bahdanau_jax.training.loop_state import LoopState
 from bahdanau_jax.training.optimizer import make_optimizer
 from bahdanau_jax.training.record import StepFigures
 from bahdanau_jax.training.saving import Saver
-from bahdanau_jax.training.state import TrainState, create_state
-from bahdanau_jax.training.step import make_train_step
+from bahdanau_jax.training.step import TrainState, create_state, make_train_step
 from bahdanau_jax.training.warm_start import WarmStart
 from bahdanau_jax.workdir import metrics_log
 from bahdanau_jax.workdir.checkpoints import Checkpoints

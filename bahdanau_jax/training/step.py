@@ -1,13 +1,19 @@
-"""What one device does in a training step and in a teacher-forced evaluation.
+"""What one device does in a training step, and the state that a step reads and replaces.
 
 Sums and counts travel between devices; the division by the global count happens once. Averaging
 the devices' own means would weigh tokens by how full their device's rows are.
+
+`train.precision=bfloat16` concerns products and what the model stores of the source: parameters,
+states, gates, softmax, losses, gradients and the optimiser are float32 always, and every product
+adds up in float32.
 """
 
+import contextlib
 import dataclasses
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import flax.struct
 import jax
 import jax.numpy as jnp
 import optax
@@ -15,11 +21,19 @@ from jax import Array, lax
 
 from bahdanau_jax.config import TrainConfig
 from bahdanau_jax.model.dropout import Noise, Rates, example_seeds
-from bahdanau_jax.model.seq2seq import Seq2Seq
+from bahdanau_jax.model.seq2seq import Seq2Seq, initial_params
 from bahdanau_jax.runtime.devices import AXIS
 from bahdanau_jax.special_ids import PAD
-from bahdanau_jax.training.precision import products, with_storage
-from bahdanau_jax.training.state import TrainState
+
+
+@flax.struct.dataclass
+class TrainState:
+    """Replicated over the devices; one checkpoint holds all of it."""
+
+    step: Array  # updates so far, int32[]
+    params: dict
+    opt_state: optax.OptState
+    key: Array  # root key of dropout, key[]; folded, never split or replaced
 
 
 class TrainSums(NamedTuple):
@@ -32,11 +46,22 @@ class TrainSums(NamedTuple):
     finite: Array  # whether loss and gradient were, and the update was made, bool[]
 
 
-class ExampleSums(NamedTuple):
-    """Teacher-forced figures, one an example."""
+def create_state(model: Seq2Seq, optimizer: optax.GradientTransformation, seed: int) -> TrainState:
+    """Returns the state before the first update.
 
-    nll: Array  # Σ_i -log p(y_i), nats, float32[B]
-    tokens: Array  # real target tokens, int32[B]
+    Args:
+      model: the model.
+      optimizer: the optimiser.
+      seed: of the initialisation and of dropout.
+    """
+    root = jax.random.key(seed)
+    params = initial_params(model, jax.random.fold_in(root, 0))
+    return TrainState(
+        step=jnp.zeros((), jnp.int32),
+        params=params,
+        opt_state=optimizer.init(params),
+        key=jax.random.fold_in(root, 1),
+    )
 
 
 def make_train_step(
@@ -111,11 +136,17 @@ def _sum_of_parts(function: Callable, rows: Any, parts: int) -> Any:
     return lax.scan(add, zeros, cut)[0]
 
 
-def make_eval_step(model: Seq2Seq) -> Callable:
-    """Returns the per-device function `(params, batch) -> ExampleSums`, without dropout."""
+def with_storage(model: Seq2Seq, precision: str) -> Seq2Seq:
+    """Returns the model, its keys and annotations stored as `train.precision` says."""
+    return model if precision == "float32" else model.clone(stored="bfloat16")
 
-    def eval_step(params, batch) -> ExampleSums:
-        nll: Any = model.apply({"params": params}, batch.source, batch.target, method="target_nll")
-        return ExampleSums(nll.sum(axis=-1), (batch.target != PAD).sum(axis=-1))
 
-    return eval_step
+def products(precision: str) -> contextlib.AbstractContextManager:
+    """Returns a context in which JAX traces products as `train.precision` says.
+
+    With bfloat16 both operands of a product are rounded to it, forwards and backwards, and their
+    products are added up in float32.
+    """
+    if precision != "bfloat16":
+        return contextlib.nullcontext()
+    return jax.default_matmul_precision("BF16_BF16_F32")

@@ -12,8 +12,7 @@ from bahdanau_jax.model.seq2seq import Seq2Seq
 from bahdanau_jax.runtime import devices
 from bahdanau_jax.training.device_memory import planned
 from bahdanau_jax.training.optimizer import make_optimizer
-from bahdanau_jax.training.state import create_state
-from bahdanau_jax.training.step import make_train_step
+from bahdanau_jax.training.step import create_state, make_train_step
 
 ENDLESS = 10**6  # steps for the schedule, so that its first rates are those of a long run
 

@@ -16,7 +16,7 @@ from bahdanau_jax.model.initialization import initialization, per_gate
 from bahdanau_jax.model.scores import score_class
 from bahdanau_jax.model.seq2seq import Seq2Seq, initial_params
 from bahdanau_jax.training.optimizer import make_optimizer
-from bahdanau_jax.training.state import create_state
+from bahdanau_jax.training.step import create_state
 
 ENCODER, DECODER = 24, 32
 BEYOND = 4.5  # standard errors that a statistic may lie off

@@ -9,8 +9,7 @@ from bahdanau_jax.data.batching import Batch
 from bahdanau_jax.model.seq2seq import Seq2Seq
 from bahdanau_jax.runtime import devices
 from bahdanau_jax.training.optimizer import make_optimizer
-from bahdanau_jax.training.state import create_state
-from bahdanau_jax.training.step import make_train_step
+from bahdanau_jax.training.step import create_state, make_train_step
 
 
 def trained(accumulate: int) -> tuple[Any, Any]:

@@ -12,8 +12,7 @@ from bahdanau_jax.data.batching import Batch
 from bahdanau_jax.model.seq2seq import Seq2Seq
 from bahdanau_jax.runtime.devices import AXIS
 from bahdanau_jax.training.optimizer import make_optimizer
-from bahdanau_jax.training.state import create_state
-from bahdanau_jax.training.step import make_train_step
+from bahdanau_jax.training.step import create_state, make_train_step
 
 BATCH = Batch(
     np.array([[4, 5, 6, 2], [7, 2, 0, 0]], np.int32), np.array([[5, 6, 2], [8, 2, 0]], np.int32)
