@@ -19,7 +19,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from bahdanau_jax.evaluation import metrics
+from bahdanau_jax.evaluation import alignment_measures, metrics
 from bahdanau_jax.evaluation.trained_run import open_run, open_run_data
 from bahdanau_jax.reports import plots
 
@@ -71,7 +71,7 @@ def evaluate(workdir: Path) -> tuple[dict, list[metrics.LengthBucket]]:
     alignments = [output.alignment for output in outputs]
     figures = {
         "exact_match": exact_match(list(range(len(right)))),
-        "alignment_accuracy": metrics.alignment_accuracy(alignments, split.alignments),
+        "alignment_accuracy": alignment_measures.accuracy(alignments, split.alignments),
         "by_length": [
             {"low": b.low, "high": b.high, "sentences": b.sentences, "exact_match": b.score}
             for b in curve

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from bahdanau_jax.comparison.compare import Comparison, is_on_front, metric_name
+from bahdanau_jax.comparison.compare import Comparison, is_on_front
 from bahdanau_jax.comparison.results import Configuration, Run
 from bahdanau_jax.comparison.sample_alignments import Sample
 from bahdanau_jax.evaluation import significance
-from bahdanau_jax.evaluation.metrics import LengthBucket, by_length, higher_is_better
+from bahdanau_jax.evaluation.metrics import METRICS, LengthBucket, by_length, higher_is_better
 from bahdanau_jax.reports import charts
 
 BUCKETS = 8  # of source lengths, about
@@ -72,7 +72,7 @@ def lengths(comparison: Comparison) -> str:
         places = list(map(float, range(len(names))))
         series.append(_series(configuration.label, places, list(zip(*by_run, strict=True))))
     chart = charts.lines(
-        series, "source tokens (sentences)", f"{metric_name(metric)}, {test_set.name}", names
+        series, "source tokens (sentences)", f"{METRICS[metric].shown}, {test_set.name}", names
     )
     legend = _legend(comparison.results.configurations)
     return f"<h2>Quality by source length</h2><figure>{chart}{legend}</figure>"
@@ -140,7 +140,7 @@ def pareto(comparison: Comparison, quantity: str, costs: dict[str, float]) -> st
         charts.Mark(label, costs[label], summaries[label].mean, best)
         for label, best in zip(labels, front, strict=True)
     ]
-    chart = charts.scatter(marks, quantity, metric_name(comparison.metric))
+    chart = charts.scatter(marks, quantity, METRICS[comparison.metric].shown)
     return (
         f"<figure>{chart}<figcaption>Joined and bold: the Pareto front, which no other "
         "configuration beats in both.</figcaption></figure>"

@@ -6,8 +6,8 @@ from typing import TextIO
 from bahdanau_jax.comparison.compare import make_comparison, to_csv, to_markdown
 from bahdanau_jax.comparison.report import page
 from bahdanau_jax.comparison.sample_alignments import Sample, sample_alignments
+from bahdanau_jax.durable import write_atomically
 from bahdanau_jax.terminal import say
-from bahdanau_jax.workdir.directory import write_atomically
 
 PAGE, TABLE = "report.html", "results.csv"
 

@@ -11,11 +11,10 @@ from bahdanau_jax.comparison.compare import (
     Pair,
     command_lines,
     count,
-    metric_name,
     spread,
 )
 from bahdanau_jax.comparison.sample_alignments import Sample
-from bahdanau_jax.evaluation.metrics import higher_is_better
+from bahdanau_jax.evaluation.metrics import METRICS, higher_is_better
 from bahdanau_jax.reports import charts
 
 _DEVELOPMENT = ("dev/wer", "dev/bleu", "dev/nll_per_token")  # beside all figures of test splits
@@ -94,7 +93,7 @@ def _introduction(comparison: Comparison) -> str:
     sentences = ""
     if comparison.test_set is not None:
         sentences = f", tested on {len(comparison.test_set.sources):,} sentences"
-    metric = metric_name(comparison.metric)
+    metric = METRICS[comparison.metric].shown
     better = "more" if higher_is_better(comparison.metric) else "less"
     return (
         f'<p class="muted">{len(results.configurations)} configurations, {runs} runs{sentences} of '
@@ -157,10 +156,12 @@ def _differences(comparison: Comparison) -> str:
     for metric, pairs in comparison.pairs.items():
         if not pairs:
             continue
-        name = metric_name(metric)
+        name = METRICS[metric].shown
         better = "right" if higher_is_better(metric) else "left"
         rows = [
-            charts.Interval(f"{p.first} − {p.second}", p.found.value, p.found.low, p.found.high)
+            charts.Interval(
+                f"{p.first} − {p.second}", p.difference.value, p.difference.low, p.difference.high
+            )
             for p in pairs
         ]
         chart = charts.intervals(rows, f"difference in {name}; the first is better to the {better}")
@@ -173,14 +174,16 @@ def _differences(comparison: Comparison) -> str:
 def _pair_table(pairs: Sequence[Pair]) -> str:
     rows = []
     for pair in pairs:
-        found = pair.found
-        low, high = found.sentences
+        difference = pair.difference
+        low, high = difference.sentences
         bootstrap = "–" if math.isnan(low) else f"{low:.3g} to {high:.3g}"
-        both = "–" if math.isnan(found.low) else f"{found.low:.3g} to {found.high:.3g}"
+        both = (
+            "–" if math.isnan(difference.low) else f"{difference.low:.3g} to {difference.high:.3g}"
+        )
         rows.append(
-            f"<td>{_text(pair.first)} − {_text(pair.second)}</td><td>{found.value:.3g}</td>"
-            f"<td>{bootstrap}</td><td>{_p(found.seeds_p)}</td><td>{both}</td>"
-            f"<td>{_p(found.p)}</td><td>{_p(pair.adjusted_p)}</td>"
+            f"<td>{_text(pair.first)} − {_text(pair.second)}</td><td>{difference.value:.3g}</td>"
+            f"<td>{bootstrap}</td><td>{_p(difference.seeds_p)}</td><td>{both}</td>"
+            f"<td>{_p(difference.p)}</td><td>{_p(pair.adjusted_p)}</td>"
         )
     head = ["pair", "difference", "95 % over sentences (bootstrap)", "p over seeds (Welch)"]
     return _rows([*head, "95 % over both", "p over both", "p adjusted (Holm)"], rows)

@@ -23,9 +23,8 @@ from bahdanau_jax.data.vocabulary import (
     TokenVocabulary,
     Vocabulary,
     build_tokens,
-    digest,
-    write_whole,
 )
+from bahdanau_jax.durable import digest, write_atomically
 from bahdanau_jax.errors import InputError
 
 __all__ = [
@@ -117,7 +116,7 @@ class Vocabularies:
             name = ("joint" if self.joint else side) + vocabulary.suffix
             vocabulary.save(directory / name)
             index[side] = {"file": name, "fingerprint": vocabulary.fingerprint}
-        write_whole(directory / _INDEX, (json.dumps(index, indent=1) + "\n").encode())
+        write_atomically(directory / _INDEX, json.dumps(index, indent=1) + "\n")
 
     @classmethod
     def load(cls, directory: str | os.PathLike[str]) -> Self:

@@ -8,14 +8,14 @@ from bahdanau_jax.config import Config, differences
 from bahdanau_jax.data.pipeline import open_data
 from bahdanau_jax.errors import InputError
 from bahdanau_jax.evaluation.trained_run import TrainedRun
-from bahdanau_jax.reports import results
+from bahdanau_jax.reports import evaluation_report
 from bahdanau_jax.runtime import devices, processes
 from bahdanau_jax.runtime.signals import Notice
 from bahdanau_jax.terminal import say, say_nothing
 from bahdanau_jax.training.loop import Trainer
 from bahdanau_jax.training.warm_start import WarmStart
 from bahdanau_jax.workdir import directory as workdir
-from bahdanau_jax.workdir import fingerprints, manifest
+from bahdanau_jax.workdir import manifest
 from bahdanau_jax.workdir.checkpoints import Checkpoints
 
 # What a run that goes on may be given anew; every start's values are in the manifest.
@@ -69,7 +69,7 @@ def train(
                 start.check(data.vocabularies)
             splits = data.training_splits()
             found = data.fingerprints("train", *(split.name for split in splits))
-            fingerprints.check(directory, found)
+            manifest.check_fingerprints(directory, found)
             trainer = Trainer(config, directory, data, start)
         with processes.together():
             if processes.from_first(found) != found:
@@ -95,7 +95,7 @@ def train(
             if first:
                 params = devices.replicate(best.state)
                 run = TrainedRun(config, best.step, params, trainer.evaluator)
-                results.conclude(run, directory, splits)
+                evaluation_report.conclude(run, directory, splits)
             processes.from_first(None)
 
 
