@@ -124,7 +124,7 @@ def main(argv: list[str]) -> None:
             raise InputError(
                 f"--mode=compare reads finished runs; leave out --config.{overrides[0]}"
             )
-        from bahdanau_jax.comparison.comparison_report import report
+        from bahdanau_jax.comparison.report import report
 
         report(directory, sys.stdout)
         return

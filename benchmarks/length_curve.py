@@ -42,7 +42,9 @@ def main() -> None:
         figures[score], curves[score] = evaluate(workdir / score)
     (workdir / "length_curve.json").write_text(json.dumps(figures, indent=1) + "\n")
     picture.parent.mkdir(exist_ok=True)
-    plots.by_length(picture, curves, "exact match (%)")
+    lengths = [f"{bucket.name}\nn={bucket.sentences}" for bucket in curves["additive"]]
+    scores = {score: [bucket.score for bucket in curve] for score, curve in curves.items()}
+    plots.by_length(picture, lengths, scores, "exact match (%)")
     print_table(figures)
     print(f"drawn in {picture}")
 

@@ -81,13 +81,13 @@ def _draw(
     drawn: dict[int, WordAlignment], drawing: Drawing, query: str, gold: list[GoldLinks] | None
 ) -> None:
     # Imported here: Matplotlib would make every start longer.
-    from bahdanau_jax.reports import plots
+    from bahdanau_jax.reports import heat_maps
 
     directory = make(drawing.directory)
     for number, alignment in drawn.items():
         source = [*alignment.source, END]
-        picture = plots.Alignment(alignment.weights, source, alignment.target)
-        plots.heat_map(directory / f"{number + 1:04d}.png", picture)
+        picture = heat_maps.Alignment(alignment.weights, source, alignment.target)
+        heat_maps.heat_map(directory / f"{number + 1:04d}.png", picture)
     page = alignment_page(
         ((f"pair {number + 1}", alignment) for number, alignment in drawn.items()),
         title="Alignments",

@@ -82,7 +82,7 @@ def draw(run: TrainedRun, directory: Path, split: EvaluationSplit, outputs: list
     The longest are drawn of those that are short enough to read: they show the most.
     """
     # Imported here: Matplotlib would make every start longer.
-    from bahdanau_jax.reports import plots
+    from bahdanau_jax.reports import heat_maps
 
     shown = [
         (len(output.tokens), number)
@@ -94,7 +94,7 @@ def draw(run: TrainedRun, directory: Path, split: EvaluationSplit, outputs: list
     for _, number in sorted(shown, reverse=True)[: 40 * HEAT_MAPS : 40]:
         output, source = outputs[number], split.examples[number].source
         alignments.append(
-            plots.Alignment(
+            heat_maps.Alignment(
                 output.alignment,
                 source_side.tokens([*source_side.encode(source), EOS]),
                 target_side.tokens([*output.tokens, EOS]),
@@ -104,7 +104,7 @@ def draw(run: TrainedRun, directory: Path, split: EvaluationSplit, outputs: list
     path = directory / "alignments" / f"{split.name}.png"
     path.parent.mkdir(exist_ok=True)
     if alignments:
-        plots.heat_maps(path, alignments, columns=3)
+        heat_maps.heat_maps(path, alignments, columns=3)
     return path
 
 
@@ -201,7 +201,12 @@ def write_parts(
     metric = metrics.compared(kind)[0]
     limits = breakdown.length_limits(lengths)
     buckets = metrics.by_length(lengths, limits, sums[metric.name].figure)
-    plots.by_length(folder / f"{split.name}-length.png", {split.name: buckets}, metric.title)
+    plots.by_length(
+        folder / f"{split.name}-length.png",
+        [f"{bucket.name}\nn={bucket.sentences}" for bucket in buckets],
+        {split.name: [bucket.score for bucket in buckets]},
+        metric.title,
+    )
 
 
 def part_lines(directory: Path, split: str) -> Iterator[str]:

@@ -1,3 +1,4 @@
+import itertools
 import math
 import random
 import subprocess
@@ -8,12 +9,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bahdanau_jax import validation
+from bahdanau_jax.evaluation import breakdown
 from bahdanau_jax.evaluation.metrics import (
+    METRICS,
     ErrorCounts,
     LengthBucket,
     by_length,
+    compared,
     edit_distance,
     error_counts,
+    figures,
+    higher_is_better,
     match_counts,
     text_scores,
 )
@@ -53,6 +60,26 @@ def recursive(a, b):
 @given(st.text("abc", max_size=5), st.text("abc", max_size=5))
 def test_edit_distance_follows_its_recursive_definition(a, b):
     assert edit_distance(a, b) == recursive(a, b)
+
+
+def by_table(a, b):
+    """Wagner and Fischer 1974: the whole table of distances between prefixes."""
+    table = [[i + j for j in range(len(b) + 1)] for i in range(len(a) + 1)]
+    for i, j in itertools.product(range(1, len(a) + 1), range(1, len(b) + 1)):
+        table[i][j] = min(
+            table[i - 1][j] + 1, table[i][j - 1] + 1, table[i - 1][j - 1] + (a[i - 1] != b[j - 1])
+        )
+    return table[-1][-1]
+
+
+WORDS = ["A", "AH", "AH0", "a", "é", "ŋ", "", "65", "漢字"]
+SYMBOLS = st.lists(st.sampled_from(WORDS), max_size=90)
+
+
+@settings(deadline=None)
+@given(SYMBOLS, SYMBOLS)
+def test_edit_distance_is_that_of_the_table_of_prefixes(a, b):
+    assert edit_distance(a, b) == by_table(a, b)
 
 
 @settings(deadline=None)
@@ -202,3 +229,41 @@ def test_buckets_take_both_limits_in_and_every_sentence_once():
 def test_sacrebleu_is_imported_only_when_it_is_needed():
     program = "import sys, bahdanau_jax.evaluation.metrics; sys.exit('sacrebleu' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program]).returncode == 0
+
+
+@pytest.mark.parametrize("kind", ["error_rate", "bleu"])
+def test_every_metric_of_the_table_is_computed_and_every_one_computed_is_in_it(kind):
+    computed = {name for name in figures(kind, ["a b"], [["a c"]]) if "_signature" not in name}
+    listed = {m.name for m in METRICS.values() if kind in m.kinds} - {"nll_per_token"}
+    assert computed - listed == set(), "add a row to METRICS in evaluation/metrics.py"
+    assert listed - computed == set(), "compute it in figures() in evaluation/metrics.py"
+
+
+@pytest.mark.parametrize("kind", ["error_rate", "bleu"])
+def test_metrics_that_configurations_are_compared_by_have_sums_of_sentences(kind):
+    sums = breakdown.sentence_sums(kind, ["a b"], [["a c"]])
+    wanted = {metric.name for metric in compared(kind)} - {"nll_per_token"}
+    assert set(sums) == wanted, "add it to sentence_sums() in evaluation/breakdown.py"
+
+
+@pytest.mark.parametrize("kind", ["error_rate", "bleu"])
+def test_checkpoints_may_be_chosen_by_every_metric_that_is_computed_for_every_split(kind):
+    names = {m.name for m in METRICS.values() if kind in m.kinds and m.in_tables}
+    allowed = validation.ERROR_RATES if kind == "error_rate" else validation.TEXT_SCORES
+    assert {*allowed, "nll_per_token"} == names, "list it in validation.py"
+    assert names <= {*validation.CHOICES["train.metric"]}, "list it in validation.CHOICES"
+
+
+def test_a_metric_has_a_name_of_its_own_for_people_and_a_direction():
+    assert len({metric.shown for metric in METRICS.values()}) == len(METRICS)
+    assert METRICS["wer"].title == "WER, %" and METRICS["bleu"].title == "BLEU"
+    for name in ("bleu", "test/chrf", "dev/exact_match", "dev/bleu_lowercase"):
+        assert higher_is_better(name)
+    for name in ("wer", "dev/nll_per_token", "test/entropy", "train/loss"):
+        assert not higher_is_better(name)
+
+
+def test_a_comparison_is_decided_by_the_first_metric_of_its_kind():
+    names = {kind: [m.name for m in compared(kind)] for kind in ("error_rate", "bleu")}
+    assert names["error_rate"] == ["wer", "per", "nll_per_token"]
+    assert names["bleu"] == ["bleu", "chrf", "nll_per_token"]
