@@ -8,6 +8,7 @@ from bahdanau_jax.config import Config
 from bahdanau_jax.data.batching import Batch, Batcher
 from bahdanau_jax.data.pipeline import Data, cache_directory, open_data
 from bahdanau_jax.data.token_store import TokenStore
+from bahdanau_jax.data.vocabularies import Vocabularies
 from bahdanau_jax.terminal import say
 from experiments import cmudict, multi30k, rnnsearch_50
 
@@ -64,8 +65,9 @@ def configuration(name: str, source: str) -> Config:
 
 def open_epoch(config: Config, name: str) -> Epoch:
     """Opens the corpus of `configuration(name, ...)`; keeps vocabularies and ids for next time."""
-    data = open_data(config.data, cache_directory() / "benchmarks" / name, say)
-    data.vocabularies.save(cache_directory() / "benchmarks" / name)
+    directory = cache_directory() / "benchmarks" / name
+    data = open_data(config.data, Vocabularies.load_saved(directory), say)
+    data.vocabularies.save(directory)
     store = data.training_store(say)
     batcher = Batcher(
         store,

@@ -125,7 +125,7 @@ def _check_alike(path: Path, run: TrainedRun, other_path: Path, other: TrainedRu
 
 def open_run_data(directory: Path, config: Config, say: Callable[[str], None]) -> Data:
     """Opens a run's corpus with the vocabularies that it was trained with."""
-    return open_data(config.data, directory / "vocabulary", say)
+    return open_data(config.data, Vocabularies.load(directory / "vocabulary"), say)
 
 
 def open_run_split(

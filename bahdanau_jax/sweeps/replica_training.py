@@ -12,6 +12,7 @@ from pathlib import Path
 import jax
 
 from bahdanau_jax.data.pipeline import Data, EvaluationSplit, open_data
+from bahdanau_jax.data.vocabularies import Vocabularies
 from bahdanau_jax.errors import InputError, RunError
 from bahdanau_jax.evaluation.trained_run import TrainedRun
 from bahdanau_jax.reports import evaluation_report
@@ -136,7 +137,8 @@ def train_replicas(directory: Path, cells: Sequence[Cell], overrides: Sequence[s
         for cell in cells:
             workdir.check_config(directory / cell.name, cell.config)
         config = cells[0].config
-        data = open_data(config.data, directory / cells[0].name / "vocabulary", say)
+        saved = Vocabularies.load_saved(directory / cells[0].name / "vocabulary")
+        data = open_data(config.data, saved, say)
         splits = data.training_splits()
         found = data.fingerprints("train", *(split.name for split in splits))
         for cell in cells:

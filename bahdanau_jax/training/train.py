@@ -6,6 +6,7 @@ from pathlib import Path
 
 from bahdanau_jax.config import Config, differences
 from bahdanau_jax.data.pipeline import open_data
+from bahdanau_jax.data.vocabularies import Vocabularies
 from bahdanau_jax.errors import InputError
 from bahdanau_jax.evaluation.trained_run import TrainedRun
 from bahdanau_jax.reports import evaluation_report
@@ -64,7 +65,8 @@ def train(
         with processes.together():
             vocabulary = directory / "vocabulary"
             new = not (vocabulary / "vocabulary.json").exists()
-            data = open_data(config.data, start.vocabulary if new and start else vocabulary, tell)
+            saved = Vocabularies.load_saved(start.vocabulary if new and start else vocabulary)
+            data = open_data(config.data, saved, tell)
             if start is not None:
                 start.check(data.vocabularies)
             splits = data.training_splits()

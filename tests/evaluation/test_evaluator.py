@@ -7,7 +7,7 @@ import tiny
 
 from bahdanau_jax.data.pipeline import EvaluationSplit, open_data
 from bahdanau_jax.data.token_store import TokenStore
-from bahdanau_jax.data.vocabularies import EOS
+from bahdanau_jax.data.vocabularies import EOS, Vocabularies
 from bahdanau_jax.evaluation import alignment_measures, metrics
 from bahdanau_jax.evaluation.evaluator import Evaluator
 from bahdanau_jax.evaluation.trained_run import make_model, open_run
@@ -23,7 +23,8 @@ def run(trained):
 
 @pytest.fixture(scope="module")
 def split(trained):
-    data = open_data(trained.config.data, trained.directory / "vocabulary", lambda _: None)
+    vocabularies = Vocabularies.load(trained.directory / "vocabulary")
+    data = open_data(trained.config.data, vocabularies, lambda _: None)
     return data.evaluation_split("dev")
 
 
