@@ -124,7 +124,7 @@ def main(argv: list[str]) -> None:
             raise InputError(
                 f"--mode=compare reads finished runs; leave out --config.{overrides[0]}"
             )
-        from bahdanau_jax.comparison.comparison_report import report
+        from bahdanau_jax.comparison.report import report
 
         report(directory, sys.stdout)
         return
@@ -140,14 +140,14 @@ def main(argv: list[str]) -> None:
     run = open_run(directory, which, decode)
     if _MODE.value == "evaluate":
         from bahdanau_jax.evaluation.gold_comparison import with_gold
-        from bahdanau_jax.reports import results
+        from bahdanau_jax.reports import evaluation_report
 
         split = open_run_split(directory, run.config, _SPLIT.value, say)
         if _GOLD.value:
             split = with_gold(run, split, _GOLD.value)
-        figures, _ = results.evaluate_split(run, directory, split)
-        results.print_figures(split.name, figures)
-        results.print_parts(directory, split.name)
+        figures, _ = evaluation_report.evaluate_split(run, directory, split)
+        evaluation_report.print_figures(split.name, figures)
+        evaluation_report.print_parts(directory, split.name)
         return
     from bahdanau_jax.evaluation.given_pairs import given_texts
 

@@ -1,7 +1,16 @@
-"""Waiting until the disk holds what was written, so that it outlasts a loss of power."""
+"""Files that outlast a kill and a loss of power, and checksums that say whether they are whole.
 
+A file is written under another name, confirmed by the disk, and renamed: readers, and a crash, see
+the old content or the new. A directory that is complete gets a list of checksums, which is compared
+before anything in it is read.
+"""
+
+import hashlib
+import json
 import os
 from pathlib import Path
+
+CHECKSUMS = "checksums.json"
 
 
 def confirm(path: str | os.PathLike[str]) -> None:
@@ -22,3 +31,84 @@ def confirm_tree(directory: Path) -> None:
     for path in directory.rglob("*"):
         confirm(path)
     confirm(directory)
+
+
+def write_atomically(path: str | os.PathLike[str], content: str | bytes) -> None:
+    """Writes a file such that readers, and a crash, see the old content or the new.
+
+    Several processes of a machine may write the same file at once.
+
+    Args:
+      path: the file; its directory must exist.
+      content: all of it; text is written as UTF-8.
+    """
+    path = Path(path)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with temporary.open("wb") as stream:
+            stream.write(content.encode() if isinstance(content, str) else content)
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.replace(temporary, path)
+        confirm(path.parent)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def digest(content: bytes) -> str:
+    """Returns the first 16 hexadecimal digits of the SHA-256 of `content`."""
+    return hashlib.sha256(content).hexdigest()[:16]
+
+
+def write_checksums(directory: Path) -> None:
+    """Writes `checksums.json`, which names every file below `directory`, its size and SHA-256.
+
+    The file appears whole or not at all.
+
+    Args:
+      directory: a directory in which nobody writes any more.
+    """
+    files = {
+        file.relative_to(directory).as_posix(): {
+            "bytes": file.stat().st_size,
+            "sha256": _sha256(file),
+        }
+        for file in sorted(directory.rglob("*"))
+        if file.is_file()
+    }
+    write_atomically(directory / CHECKSUMS, json.dumps({"files": files}, indent=1) + "\n")
+
+
+def damage(directory: Path) -> str | None:
+    """Says what is wrong with the files that `write_checksums` has seen.
+
+    Args:
+      directory: what was given to `write_checksums`.
+
+    Returns:
+      One phrase that names the first file which is missing, shorter, longer or changed; None if
+      every byte is as it was.
+    """
+    try:
+        files = json.loads((directory / CHECKSUMS).read_text(encoding="utf-8"))["files"]
+        expected = [(name, entry["bytes"], entry["sha256"]) for name, entry in files.items()]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        return f"{CHECKSUMS} can't be read ({type(error).__name__})"
+    if not expected:
+        return f"{CHECKSUMS} names no file"
+    for name, expected_bytes, expected_sha256 in expected:
+        try:
+            size = (directory / name).stat().st_size
+            if size != expected_bytes:
+                return f"{name} has {size} bytes where {expected_bytes} were written"
+            if _sha256(directory / name) != expected_sha256:
+                return f"{name} isn't what was written: its checksum differs"
+        except OSError as error:
+            return f"{name} can't be read ({error.strerror})"
+    return None
+
+
+def _sha256(file: Path) -> str:
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()

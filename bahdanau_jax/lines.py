@@ -1,15 +1,17 @@
 """Lines of text from a file or a pipe, as they come; lines to a file that appears whole."""
 
 import contextlib
+import itertools
 import os
 import queue
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO, TextIO
 
 from bahdanau_jax.errors import InputError
+from bahdanau_jax.terminal import counted
 
 PATIENCE = 0.05  # seconds without a new line after which those that came are handed on
 
@@ -76,25 +78,81 @@ def open_output(path: str | None) -> Iterator[TextIO]:
         os.replace(written, target)
 
 
-def read_lines(lines: BinaryIO, name: str = "input") -> Iterator[str]:
-    """Yields lines without their ends; a byte-order mark and carriage returns are stripped.
+def read_lines(source: Path | BinaryIO, name: str = "input") -> Iterator[str]:
+    """Yields the lines of UTF-8 text, divided at line feeds and nowhere else.
+
+    A byte-order mark and carriage returns before the ends are no text.
 
     Args:
-      lines: UTF-8 text.
-      name: what a complaint calls it.
+      source: a file, which may have no NUL either, as files that aren't text do; or a stream.
+      name: what a complaint calls a stream; a file is called by its path.
 
     Raises:
-      InputError: a line is not valid UTF-8; names its number.
+      InputError: the file can't be read, or a line isn't UTF-8 or has a NUL; names its number.
     """
+    if isinstance(source, Path):
+        try:
+            with source.open("rb") as stream:
+                yield from _decode(stream, str(source), refuse_nul=True)
+        except OSError as error:
+            raise InputError(f"can't read {source} ({error.strerror})") from error
+    else:
+        yield from _decode(source, name, refuse_nul=False)
+
+
+def _decode(lines: Iterable[bytes], name: str, *, refuse_nul: bool) -> Iterator[str]:
     for number, line in enumerate(lines, 1):
+        if refuse_nul and b"\0" in line:
+            raise InputError(f"{name}, line {number}: a NUL byte; save it as UTF-8 text")
         try:
             text = line.decode("utf-8-sig" if number == 1 else "utf-8")
         except UnicodeDecodeError as error:
             raise InputError(
-                f"{name} line {number} is not valid UTF-8 (byte {error.start + 1}); convert the "
-                "text to UTF-8"
+                f"{name}, line {number}: not UTF-8 (byte {error.start + 1}); convert the text to "
+                "UTF-8"
             ) from error
         yield text.rstrip("\r\n")
+
+
+def read_pairs(source: Path, target: Path) -> Iterator[tuple[str, str]]:
+    """Yields the n-th lines of two files; raises InputError if their numbers of lines differ.
+
+    Files are counted before the first pair; what can be read only once, as a pipe, shows at its end
+    that it is too short.
+    """
+    if source.is_file() and target.is_file():
+        counts = [count_lines(path) for path in (source, target)]
+        if counts[0] != counts[1]:
+            raise InputError(
+                f"{source} has {counted(counts[0], 'line')}, but {target} has {counts[1]:,}; "
+                "line n of one must translate line n of the other"
+            )
+    pairs = itertools.zip_longest(read_lines(source), read_lines(target))
+    for number, (first, second) in enumerate(pairs):
+        if first is None or second is None:
+            short, other = (source, target) if first is None else (target, source)
+            raise InputError(
+                f"{short} has {counted(number, 'line')}, but {other} has more; "
+                "line n of one must translate line n of the other"
+            )
+        yield first, second
+
+
+def count_lines(path: Path) -> int:
+    """Counts a file's lines, the last one too if it has no end.
+
+    Raises:
+      InputError: the file can't be read.
+    """
+    count, last = 0, b"\n"
+    try:
+        with path.open("rb") as file:
+            while block := file.read(1 << 16):
+                count += block.count(b"\n")
+                last = block[-1:]
+    except OSError as error:
+        raise InputError(f"can't read {path} ({error.strerror})") from error
+    return count + (last != b"\n")
 
 
 def chunks(lines: Iterator[str], first: int, size: int) -> Iterator[list[str]]:

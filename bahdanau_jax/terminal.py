@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, TextIO
 PLAIN_INTERVAL = 10.0  # seconds between two lines where there is no terminal
 WINDOW = 30.0  # seconds over which speed is averaged
 MARK = 0.5  # seconds between two marks within the window
+FIRST = 0.25  # seconds after which a counter shows itself on a terminal
 
 
 def say(text: str, stream: TextIO | None = None) -> None:
@@ -71,19 +72,8 @@ class Progress:
         self._live: Any = None
 
     def __enter__(self) -> "Progress":
-        if self._stream.isatty() and os.environ.get("TERM") not in (None, "", "dumb"):
-            from rich.console import Console
-            from rich.live import Live
-            from rich.text import Text
-
-            # Standard output stays untouched: results go there, perhaps into a pipe.
-            self._live = Live(
-                console=Console(file=self._stream),
-                get_renderable=lambda: Text(self.line(), no_wrap=True, overflow="ellipsis"),
-                refresh_per_second=4,
-                redirect_stdout=False,
-            )
-            self._live.start()
+        if _is_terminal(self._stream):
+            self._live = _live_line(self._stream, self.line)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -179,33 +169,55 @@ class Counter:
           clock: seconds since any fixed moment.
         """
         self._what, self._stream, self._clock = what, stream or sys.stderr, clock
-        self._redraws = self._stream.isatty() and not (out is not None and out.isatty())
+        self._redraws = _is_terminal(self._stream) and not (out is not None and out.isatty())
         self._start = self._shown = clock()
-        self._count, self._drawn = 0, False
+        self._count = 0
+        self._live: Any = None
 
     def __enter__(self) -> "Counter":
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._drawn:
-            print(f"\r\x1b[K{self.line()}", file=self._stream, flush=True)
+        if self._live is not None:
+            self._live.stop()
 
     def update(self, count: int) -> None:
         """Notes how many are done so far."""
         self._count, now = count, self._clock()
-        if now - self._shown < (0.25 if self._redraws else PLAIN_INTERVAL):
-            return
-        self._shown = now
         if self._redraws:
-            self._drawn = True
-            print(f"\r\x1b[K{self.line()}", end="", file=self._stream, flush=True)
-        else:
+            if self._live is None and now - self._shown >= FIRST:  # what is over at once shows none
+                self._live = _live_line(self._stream, self.line)
+        elif now - self._shown >= PLAIN_INTERVAL:
+            self._shown = now
             say(self.line(), self._stream)
 
     def line(self) -> str:
         """Returns the line as it stands: speed since the beginning."""
         seconds = max(self._clock() - self._start, 1e-9)
         return f"{self._count:,} {self._what}  {self._count / seconds:,.1f} {self._what}/s"
+
+
+def _is_terminal(stream: TextIO) -> bool:
+    """Returns whether a line can be redrawn there."""
+    return stream.isatty() and os.environ.get("TERM") not in (None, "", "dumb")
+
+
+def _live_line(stream: TextIO, line: Callable[[], str]) -> Any:
+    """Starts a line that a thread of Rich redraws in place; `stop` leaves it as it was last."""
+    # Imported here, since most runs have no terminal.
+    from rich.console import Console
+    from rich.live import Live
+    from rich.text import Text
+
+    # Standard output stays untouched: results go there, perhaps into a pipe.
+    live = Live(
+        console=Console(file=stream),
+        get_renderable=lambda: Text(line(), no_wrap=True, overflow="ellipsis"),
+        refresh_per_second=4,
+        redirect_stdout=False,
+    )
+    live.start()
+    return live
 
 
 def _duration(seconds: float) -> str:

@@ -19,7 +19,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from bahdanau_jax.evaluation import metrics
+from bahdanau_jax.evaluation import alignment_measures, metrics
 from bahdanau_jax.evaluation.trained_run import open_run, open_run_data
 from bahdanau_jax.reports import plots
 
@@ -42,7 +42,9 @@ def main() -> None:
         figures[score], curves[score] = evaluate(workdir / score)
     (workdir / "length_curve.json").write_text(json.dumps(figures, indent=1) + "\n")
     picture.parent.mkdir(exist_ok=True)
-    plots.by_length(picture, curves, "exact match (%)")
+    lengths = [f"{bucket.name}\nn={bucket.sentences}" for bucket in curves["additive"]]
+    scores = {score: [bucket.score for bucket in curve] for score, curve in curves.items()}
+    plots.by_length(picture, lengths, scores, "exact match (%)")
     print_table(figures)
     print(f"drawn in {picture}")
 
@@ -71,7 +73,7 @@ def evaluate(workdir: Path) -> tuple[dict, list[metrics.LengthBucket]]:
     alignments = [output.alignment for output in outputs]
     figures = {
         "exact_match": exact_match(list(range(len(right)))),
-        "alignment_accuracy": metrics.alignment_accuracy(alignments, split.alignments),
+        "alignment_accuracy": alignment_measures.accuracy(alignments, split.alignments),
         "by_length": [
             {"low": b.low, "high": b.high, "sentences": b.sentences, "exact_match": b.score}
             for b in curve

@@ -12,6 +12,7 @@ from bahdanau_jax.config import Config
 from bahdanau_jax.data.batching import Batch, Batcher
 from bahdanau_jax.data.pipeline import Data, open_data
 from bahdanau_jax.data.token_store import TokenStore
+from bahdanau_jax.data.vocabularies import Vocabularies
 from bahdanau_jax.runtime.setup import cache_directory
 from bahdanau_jax.terminal import say
 from experiments import cmudict, multi30k, rnnsearch_50
@@ -85,8 +86,9 @@ def shrink(config: Config) -> None:
 
 def open_epoch(config: Config, name: str) -> Epoch:
     """Opens the corpus of `configuration(name, ...)`; keeps vocabularies and ids for next time."""
-    data = open_data(config.data, cache_directory() / "benchmarks" / name, say)
-    data.vocabularies.save(cache_directory() / "benchmarks" / name)
+    directory = cache_directory() / "benchmarks" / name
+    data = open_data(config.data, Vocabularies.load_saved(directory), say)
+    data.vocabularies.save(directory)
     store = data.training_store(say)
     batcher = Batcher(
         store,

@@ -97,7 +97,7 @@ def in_joeynmt(
 ) -> Callable[[], Pass]:
     """Trains JoeyNMT; returns its pass."""
     python, threads = arguments.joeynmt, os.cpu_count() or 1
-    data = open_data(run.config.data, Path(arguments.workdir) / "vocabulary", say)
+    data = open_data(run.config.data, run.vocabularies, say)
     toolkit_commands.write_vocabulary(directory, data.vocabularies.target)
     pairs = toolkit_commands.training_pairs(data, run.config.data.max_length)
     if arguments.updates:

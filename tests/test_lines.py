@@ -17,17 +17,17 @@ def test_lines_are_read_as_they_come():
     lines = read_lines(io.BytesIO(b"\xef\xbb\xbfa\r\n\xef\xbb\xbfb\n\xff\n"))
     assert next(lines) == "a"
     assert next(lines) == "\ufeffb"  # a mark is one at the beginning only
-    with pytest.raises(InputError, match="input line 3"):
+    with pytest.raises(InputError, match="input, line 3"):
         next(lines)
 
 
 @pytest.mark.parametrize("line", INVALID)
 def test_bytes_that_are_no_text_are_refused_with_their_line(line, tmp_path):
-    with pytest.raises(InputError, match="input line 2 is not valid UTF-8"):
+    with pytest.raises(InputError, match="input, line 2: not UTF-8"):
         list(read_lines(io.BytesIO(b"a\n" + line + b"\nb\n")))
     path = tmp_path / "in.txt"
     path.write_bytes(b"a\n\nb\n" + line)
-    with pytest.raises(InputError, match=r"in\.txt line 4 is not valid"), open_input(str(path)):
+    with pytest.raises(InputError, match=r"in\.txt, line 4: not UTF-8"), open_input(str(path)):
         raise AssertionError("a file is checked before anything is done with it")
 
 

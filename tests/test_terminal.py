@@ -7,7 +7,7 @@ import sys
 import textwrap
 import time
 
-from bahdanau_jax.terminal import PLAIN_INTERVAL, Progress, say
+from bahdanau_jax.terminal import PLAIN_INTERVAL, Counter, Progress, say
 
 
 class Clock:
@@ -137,3 +137,35 @@ def test_an_update_costs_microseconds():
     for step in range(20_000):
         progress.update(step, loss=1.0, tokens=5, padded=5)
     assert (time.process_time() - started) / 20_000 < 50e-6
+
+
+def count(stream, out=None):
+    clock = Clock()
+    with Counter("lines", out, stream, clock) as counter:
+        for done in range(1, 25):
+            clock.now += 1.0
+            counter.update(10 * done)
+    return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", stream.getvalue()).replace("\r", "\n")
+
+
+def test_a_counter_prints_a_line_every_ten_seconds_where_there_is_no_terminal():
+    said = ["100 lines  10.0 lines/s", "200 lines  10.0 lines/s"]
+    assert count(io.StringIO()).splitlines() == said
+
+
+def test_a_counter_has_one_line_on_a_terminal_which_stays_as_it_was_last(monkeypatch):
+    monkeypatch.setenv("TERM", "xterm")
+    assert count(Terminal()).strip().splitlines()[-1] == "240 lines  10.0 lines/s"
+
+
+def test_a_counter_redraws_nothing_among_results_on_the_same_terminal(monkeypatch):
+    monkeypatch.setenv("TERM", "xterm")
+    assert count(Terminal(), out=Terminal()).splitlines()[0] == "100 lines  10.0 lines/s"
+
+
+def test_a_counter_of_what_is_over_at_once_shows_nothing(monkeypatch):
+    monkeypatch.setenv("TERM", "xterm")
+    stream = Terminal()
+    with Counter("lines", None, stream, Clock()) as counter:
+        counter.update(3)
+    assert stream.getvalue() == ""

@@ -107,7 +107,7 @@ def run_translate(directory: Path, which: Selection, decode: dict[str, Any]) -> 
         raise InputError("--output and --alignments name the same file; give each its own")
     members = [(directory, which), *map(_member, _ENSEMBLE.value)]
     # Imported here, so that a wrong flag is answered at once.
-    from bahdanau_jax.evaluation.ensemble import open_ensemble
+    from bahdanau_jax.evaluation.trained_run import open_ensemble
     from bahdanau_jax.lines import open_input, open_output, read_lines
     from bahdanau_jax.modes.hypothesis_lines import Wanted
     from bahdanau_jax.modes.translate import translate

@@ -20,13 +20,10 @@ from bahdanau_jax.comparison.results import (
     read_test_set,
 )
 from bahdanau_jax.evaluation import significance
-from bahdanau_jax.evaluation.metrics import higher_is_better
-from bahdanau_jax.evaluation.sentence_scores import SentenceSums, sentence_sums
+from bahdanau_jax.evaluation.breakdown import SentenceSums, sentence_sums
+from bahdanau_jax.evaluation.metrics import METRICS, compared, higher_is_better
 from bahdanau_jax.evaluation.significance import Difference, Summary
 
-# Names of figures that stand in tables, in this order, where a result has them.
-SHOWN = ("wer", "per", "bleu", "chrf", "ter", "exact_match", "nll_per_token", "aer")
-SHOWN += ("alignment_accuracy", "entropy", "end_weight", "unattended")
 ALL_PAIRS = 10  # of more configurations, each is compared with the best alone
 
 
@@ -35,7 +32,7 @@ class Pair(NamedTuple):
 
     first: str
     second: str
-    found: Difference  # first minus second
+    difference: Difference  # first minus second
     adjusted_p: float
     sentence: str
 
@@ -91,8 +88,7 @@ def make_comparison(directory: Path, say: Callable[[str], None]) -> Comparison:
         say(f"comparing {len(test_set.sources):,} sentences of {split} in {len(runs)} runs")
         for run in runs:
             sums[run.name] = sentence_sums(kind, run.outputs(split) or [], test_set.references)
-    metrics = ["wer", "per"] if kind == "error_rate" else ["bleu", "chrf"]
-    metrics.append("nll_per_token")
+    metrics = [metric.name for metric in compared(kind)]
     return Comparison(
         results,
         split,
@@ -105,24 +101,75 @@ def make_comparison(directory: Path, say: Callable[[str], None]) -> Comparison:
     )
 
 
+def verdict(
+    first: str,
+    second: str,
+    difference: Difference,
+    adjusted_p: float,
+    metric: str,
+    higher_is_better: bool,
+) -> str:
+    """Says in a plain sentence how two systems compare.
+
+    Args:
+      first: a system's name.
+      second: the other's.
+      difference: first minus second.
+      adjusted_p: from `holm`, over all pairs of the comparison.
+      metric: what was measured, as `WER`.
+      higher_is_better: of the metric.
+    """
+    better, worse = first, second
+    low, high = difference.low, difference.high
+    if (difference.value > 0) != higher_is_better:
+        better, worse = second, first
+    if difference.value < 0:
+        low, high = -high, -low
+    seeds = f"{difference.seeds} seeds"
+    if difference.seeds == 1:
+        seeds = "1 seed, so the noise between seeds isn't known"
+    size = f"{_figure(abs(difference.value))} {metric}"
+    interval = f"95 % interval {_figure(low)} to {_figure(high)}; {seeds}"
+    if math.isnan(difference.p):
+        return (
+            f"{first} and {second} differ by {size}; one seed and no outputs of the same sentences "
+            "say nothing of the noise"
+        )
+    if low > 0 and adjusted_p < 1 - significance.CONFIDENCE:
+        return f"{better} is better than {worse} by {size}; {interval}"
+    if low > 0:
+        return (
+            f"{better} may be better than {worse} by {size}; {interval}; among so many comparisons "
+            "chance alone finds such a pair"
+        )
+    return f"{first} and {second}: no difference beyond the noise ({size}; {interval})"
+
+
+def _figure(value: float) -> str:
+    """Returns a figure with two decimals, or with as many as it needs to be seen."""
+    if value and abs(value) < 0.095:
+        return f"{value:.2g}"
+    return f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"
+
+
 def to_csv(comparison: Comparison) -> str:
     """Returns one line a cell, finished or not: its fields and the figures of its result."""
     results = comparison.results
     runs = [run for configuration in results.configurations for run in configuration.runs]
     fields = list(dict.fromkeys(path for run in runs for path in run.values))
     numbers = [_numbers(run) for run in runs]
-    figures = list(dict.fromkeys(name for found in numbers for name in found))
+    figures = list(dict.fromkeys(name for of_run in numbers for name in of_run))
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow(["cell", "status", *fields, *figures])
-    for run, found in zip(runs, numbers, strict=True):
+    for run, of_run in zip(runs, numbers, strict=True):
         values = [run.values.get(path, "") for path in fields]
         writer.writerow(
             [
                 run.name,
                 "finished",
                 *values,
-                *(repr(found[n]) if n in found else "" for n in figures),
+                *(repr(of_run[n]) if n in of_run else "" for n in figures),
             ]
         )
     for name, why in results.missing:
@@ -148,8 +195,8 @@ def to_markdown(comparison: Comparison) -> str:
         cost = comparison.costs[configuration.label]
         row = [configuration.label, str(len(configuration.runs)), count(cost.parameters)]
         row += [
-            spread(found[configuration.label]) if configuration.label in found else ""
-            for found in map(comparison.summaries.__getitem__, names)
+            spread(summaries[configuration.label]) if configuration.label in summaries else ""
+            for summaries in map(comparison.summaries.__getitem__, names)
         ]
         lines.append("| " + " | ".join(row) + " |")
     pairs = comparison.pairs.get(comparison.metric, [])
@@ -158,13 +205,13 @@ def to_markdown(comparison: Comparison) -> str:
     return "\n".join(lines)
 
 
-def spread(found: Summary) -> str:
+def spread(summary: Summary) -> str:
     """Returns `31.42 ± 0.25`, and the mean alone for a single seed."""
-    if math.isnan(found.deviation):
-        return f"{found.mean:.2f}" if abs(found.mean) >= 10 else f"{found.mean:.4f}"
-    if abs(found.mean) >= 10:
-        return f"{found.mean:.2f} ± {found.deviation:.2f}"
-    return f"{found.mean:.4f} ± {found.deviation:.4f}"
+    if math.isnan(summary.deviation):
+        return f"{summary.mean:.2f}" if abs(summary.mean) >= 10 else f"{summary.mean:.4f}"
+    if abs(summary.mean) >= 10:
+        return f"{summary.mean:.2f} ± {summary.deviation:.2f}"
+    return f"{summary.mean:.4f} ± {summary.deviation:.4f}"
 
 
 def count(value: float) -> str:
@@ -173,24 +220,18 @@ def count(value: float) -> str:
 
 
 def is_on_front(place: int, qualities: Sequence[float], costs: Sequence[float]) -> bool:
-    """Returns whether no other is at least as good at both, and better at one.
+    """Returns whether one is on the Pareto front: every other is worse at something, or equal.
 
     Args:
       place: which one is asked about.
-      qualities: of all, more is better.
-      costs: of all, less is better.
+      qualities: of all; the higher, the better.
+      costs: of all; the lower, the better.
     """
     mine = (qualities[place], costs[place])
     return not any(
         q >= mine[0] and c <= mine[1] and (q, c) != mine
         for q, c in zip(qualities, costs, strict=True)
     )
-
-
-def metric_name(metric: str) -> str:
-    """Returns a metric's name for people, as `WER`."""
-    known = {"bleu": "BLEU", "chrf": "chrF", "nll_per_token": "nats per token"}
-    return known.get(metric, metric.upper() if len(metric) <= 4 else metric.replace("_", " "))
 
 
 def command_lines(results: SweepResults) -> list[str]:
@@ -206,8 +247,9 @@ def _test_split(runs: Sequence[Run]) -> str:
 
 def _summaries(configurations: Sequence[Configuration]) -> dict[str, dict[str, Summary]]:
     names = dict.fromkeys(n for c in configurations for run in c.runs for n in run.result)
-    shown = [n for n in names if n.count("/") == 1 and n.split("/")[1] in SHOWN]
-    shown.sort(key=lambda n: SHOWN.index(n.split("/")[1]))
+    columns = [metric.name for metric in METRICS.values() if metric.in_tables]
+    shown = [n for n in names if n.count("/") == 1 and n.split("/")[1] in columns]
+    shown.sort(key=lambda n: columns.index(n.split("/")[1]))
     shown.sort(key=lambda n: n.split("/")[0])
     return {
         name: {c.label: significance.summary(f) for c in configurations if (f := c.figures(name))}
@@ -237,15 +279,15 @@ def _pairs(
         sign = 1 if higher_is_better(metric) else -1
         best = max(labels, key=lambda label: sign * np.mean(figures[label]))
         chosen = [(best, label) for label in labels if label != best]
-    found = [
+    differences = [
         significance.difference(figures[a], figures[b], samples.get(a), samples.get(b))
         for a, b in chosen
     ]
-    adjusted = significance.holm([f.p for f in found])
-    name = metric_name(metric)
+    adjusted = significance.holm([difference.p for difference in differences])
+    name = METRICS[metric].shown
     return [
-        Pair(a, b, f, p, significance.verdict(a, b, f, p, name, higher_is_better(metric)))
-        for (a, b), f, p in zip(chosen, found, adjusted, strict=True)
+        Pair(a, b, difference, p, verdict(a, b, difference, p, name, higher_is_better(metric)))
+        for (a, b), difference, p in zip(chosen, differences, adjusted, strict=True)
     ]
 
 

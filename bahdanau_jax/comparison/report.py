@@ -1,265 +1,246 @@
-"""The report of a comparison: one HTML page that needs no network, in light and dark."""
+"""The mode `compare`: from a sweep's workdir to its table and its page.
 
-import html
+The page is one HTML file that needs no network, in light and dark.
+"""
+
 import json
 import math
 from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, TextIO
 
-from bahdanau_jax.comparison import comparison_figures
 from bahdanau_jax.comparison.compare import (
     Comparison,
     Pair,
     command_lines,
     count,
-    metric_name,
+    is_on_front,
+    make_comparison,
     spread,
+    to_csv,
+    to_markdown,
 )
-from bahdanau_jax.comparison.sample_alignments import Sample
-from bahdanau_jax.evaluation.metrics import higher_is_better
-from bahdanau_jax.reports import charts
+from bahdanau_jax.comparison.results import Configuration, Run
+from bahdanau_jax.comparison.sample_alignments import Sample, sample_alignments
+from bahdanau_jax.durable import write_atomically
+from bahdanau_jax.evaluation import significance
+from bahdanau_jax.evaluation.breakdown import length_limits
+from bahdanau_jax.evaluation.metrics import METRICS, by_length, higher_is_better
+from bahdanau_jax.reports import plots
+from bahdanau_jax.reports.pages import render
+from bahdanau_jax.terminal import say
 
-_DEVELOPMENT = ("dev/wer", "dev/bleu", "dev/nll_per_token")  # beside all figures of test splits
+PAGE, TABLE = "report.html", "results.csv"
 
-STYLE = """
-:root { color-scheme: light dark; --paper: #fff; --ink: #1b1f24; --muted: #69707a; --line: #dfe3e8;
-  --panel: #f6f7f9; --bad: #b3261e; --bad-paper: #fdecea; --c0: #0a5fb4; --c1: #c2410c;
-  --c2: #0f766e; --c3: #86198f; --c4: #8a6a00; --c5: #be123c; --c6: #4b5563; --c7: #3f6212; }
-@media (prefers-color-scheme: dark) { :root { --paper: #14171b; --ink: #e6e9ed; --muted: #98a1ac;
-  --line: #2e343c; --panel: #1c2026; --bad: #ff9d94; --bad-paper: #3b1c1a; --c0: #6cb2ff;
-  --c1: #ff9b5e; --c2: #4fd1c0; --c3: #e08cf0; --c4: #e6c34a; --c5: #ff8aa3; --c6: #b6bec9;
-  --c7: #a6d15a; } }
-* { box-sizing: border-box; }
-body { margin: 0 auto; max-width: 1060px; padding: 24px 20px 64px; background: var(--paper);
-  color: var(--ink); font: 15px/1.5 system-ui, sans-serif; }
-h1 { font-size: 24px; margin: 0 0 4px; } h2 { font-size: 18px; margin: 36px 0 8px; }
-p, ul { margin: 8px 0; max-width: 80ch; } .muted, figcaption { color: var(--muted); }
-.scroll { overflow-x: auto; } table { border-collapse: collapse; margin: 8px 0; }
-th, td { padding: 5px 10px; text-align: right; border-bottom: 1px solid var(--line);
-  white-space: nowrap; } th { font-weight: 600; white-space: normal; vertical-align: bottom; }
-th:first-child, td:first-child, td.text { text-align: left; }
-td.best { font-weight: 700; }
-.failed { background: var(--bad-paper); border-left: 4px solid var(--bad); padding: 8px 16px;
-  margin: 16px 0; } .failed b { color: var(--bad); }
-figure { margin: 12px 0; } .pair { display: grid; gap: 8px 24px;
-  grid-template-columns: repeat(auto-fit, minmax(420px, 1fr)); }
-@media (max-width: 500px) { .pair { grid-template-columns: 1fr; } }
-svg { max-width: 100%; height: auto; display: block; } svg text { font: 12px system-ui, sans-serif;
-  fill: var(--ink); } svg .label { fill: var(--muted); }
-svg .grid { stroke: var(--line); } svg .zero { stroke: var(--ink); stroke-dasharray: 3 3; }
-svg .front { stroke: var(--muted); stroke-dasharray: 4 4; } svg .cell { fill: var(--ink); }
-.legend { display: flex; flex-wrap: wrap; gap: 4px 16px; font-size: 13px; margin: 4px 0 0; }
-.legend i { display: inline-block; width: 12px; height: 12px; border-radius: 3px;
-  margin-right: 6px; vertical-align: -1px; }
-.maps { display: flex; flex-wrap: wrap; gap: 16px; align-items: flex-start; }
-.maps figcaption { font-size: 13px; } code, pre { font: 13px/1.5 ui-monospace, monospace; }
-pre { background: var(--panel); padding: 10px 14px; overflow-x: auto; white-space: pre-wrap;
-  overflow-wrap: anywhere; }
-"""
+
+def report(directory: Path, stream: TextIO) -> None:
+    """Writes `report.html` and `results.csv` into a sweep's workdir, and its table to a stream.
+
+    Args:
+      directory: the sweep's workdir.
+      stream: for the table, in Markdown.
+
+    Raises:
+      InputError: there is no finished run.
+    """
+    comparison = make_comparison(directory, say)
+    samples: list[Sample] = []
+    if comparison.test_set is not None:
+        samples = sample_alignments(comparison.results.configurations, comparison.test_set)
+    write_atomically(directory / TABLE, to_csv(comparison))
+    write_atomically(directory / PAGE, page(comparison, samples))
+    print(to_markdown(comparison), file=stream)
+    say(f"the report is {directory / PAGE}; each cell's figures are in {directory / TABLE}")
 
 
 def page(comparison: Comparison, samples: Sequence[Sample]) -> str:
-    """Returns the whole page.
+    """Returns the page.
 
     Args:
       comparison: the figures.
       samples: sentences with the alignments of several configurations.
     """
-    results = comparison.results
-    title = f"Comparison: {results.directory.name}"
-    parts = [
-        f"<h1>{_text(title)}</h1>",
-        _introduction(comparison),
-        _failures(comparison),
-        _answers(comparison),
-        _table(comparison),
-        _differences(comparison),
-        comparison_figures.curves(comparison),
-        comparison_figures.lengths(comparison),
-        comparison_figures.alignments(samples),
-        _costs(comparison),
-        _reproduction(comparison),
+    results, metric, test_set = comparison.results, comparison.metric, comparison.test_set
+    columns = _columns(comparison)
+    speeds = {label: 1000 / cost.tokens_per_second for label, cost in comparison.costs.items()}
+    parameters = {label: cost.parameters for label, cost in comparison.costs.items()}
+    fronts = [
+        _front(comparison, "parameters", parameters),
+        _front(comparison, "seconds per 1,000 target tokens", speeds),
     ]
-    return (
-        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{_text(title)}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n"
-        + "\n".join(part for part in parts if part)
-        + "\n</body>\n</html>\n"
+    return render(
+        "comparison",
+        title=f"Comparison: {results.directory.name}",
+        labels=[configuration.label for configuration in results.configurations],
+        colours=plots.COLOURS,
+        runs=sum(len(configuration.runs) for configuration in results.configurations),
+        sentences=None if test_set is None else f"{len(test_set.sources):,}",
+        split=comparison.split,
+        metric=METRICS[metric].shown,
+        direction="more" if higher_is_better(metric) else "less",
+        missing=results.missing,
+        verdicts=[pair.sentence for pair in comparison.pairs.get(metric, [])],
+        quality_names=columns,
+        quality=[_quality(comparison, c, columns) for c in results.configurations],
+        differences=[_differences(*item) for item in comparison.pairs.items() if item[1]],
+        curves=_curves(comparison),
+        lengths=_lengths(comparison),
+        samples=samples,
+        costs=_costs(comparison),
+        fronts=[chart for chart in fronts if chart],
+        commands=command_lines(results),
+        notes=results.notes,
+        facts=_facts(run for c in results.configurations for run in c.runs),
     )
 
 
-def _introduction(comparison: Comparison) -> str:
-    results = comparison.results
-    runs = sum(len(c.runs) for c in results.configurations)
-    sentences = ""
-    if comparison.test_set is not None:
-        sentences = f", tested on {len(comparison.test_set.sources):,} sentences"
-    metric = metric_name(comparison.metric)
-    better = "more" if higher_is_better(comparison.metric) else "less"
-    return (
-        f'<p class="muted">{len(results.configurations)} configurations, {runs} runs{sentences} of '
-        f"<code>{_text(comparison.split)}</code>. {_text(metric)} decides; {better} is better. "
-        "Figures are mean ± standard deviation over seeds.</p>"
-    )
-
-
-def _failures(comparison: Comparison) -> str:
-    missing = comparison.results.missing
-    if not missing:
-        return ""
-    items = "".join(f"<li><b>{_text(m.name)}</b> {_text(m.why)}</li>" for m in missing)
-    return (
-        f'<div class="failed"><b>{len(missing)} of the sweep\'s cells are missing from all '
-        f"figures below</b><ul>{items}</ul></div>"
-    )
-
-
-def _answers(comparison: Comparison) -> str:
-    pairs = comparison.pairs.get(comparison.metric, [])
-    if not pairs:
-        return ""
-    items = "".join(f"<li>{_text(pair.sentence)}</li>" for pair in pairs)
-    several = ""
-    if len(pairs) > 1:
-        several = (
-            f" {len(pairs)} pairs are compared, so a pair is called better only if its p value "
-            "holds after Holm's adjustment for as many."
-        )
-    return (
-        f"<h2>Which is better?</h2><ul>{items}</ul>"
-        '<p class="muted">Intervals hold two sources of noise: other test sentences (paired '
-        "bootstrap, 1,000 samples, the same for all runs) and other seeds (Student's t)."
-        f"{several}</p>"
-    )
-
-
-def _table(comparison: Comparison) -> str:
+def _columns(comparison: Comparison) -> list[str]:
+    """Returns the figures of the table of quality: all of test splits, the main ones of `dev`."""
+    development = (f"dev/{comparison.metric}", "dev/nll_per_token")
     names = sorted(comparison.summaries, key=lambda name: not name.startswith("test"))
-    names = [name for name in names if name.startswith("test") or name in _DEVELOPMENT]
-    best = {}
-    for name in names:
-        found, sign = comparison.summaries[name], 1 if higher_is_better(name) else -1
-        best[name] = max(found, key=lambda label, f=found, s=sign: s * f[label].mean)
-    rows = []
-    for configuration in comparison.results.configurations:
-        label = configuration.label
-        cells = [f"<td>{_text(label)}</td><td>{len(configuration.runs)}</td>"]
-        for name in names:
-            found = comparison.summaries[name]
-            mark = ' class="best"' if best[name] == label and len(found) > 1 else ""
-            cells.append(f"<td{mark}>{spread(found[label]) if label in found else ''}</td>")
-        rows.append("".join(cells))
-    return "<h2>Quality</h2>" + _rows(["configuration", "seeds", *names], rows)
+    return [name for name in names if name.startswith("test") or name in development]
 
 
-def _differences(comparison: Comparison) -> str:
-    parts = []
-    for metric, pairs in comparison.pairs.items():
-        if not pairs:
-            continue
-        name = metric_name(metric)
-        better = "right" if higher_is_better(metric) else "left"
-        rows = [
-            charts.Interval(f"{p.first} − {p.second}", p.found.value, p.found.low, p.found.high)
-            for p in pairs
-        ]
-        chart = charts.intervals(rows, f"difference in {name}; the first is better to the {better}")
-        parts.append(f"<h3>{_text(name)}</h3><figure>{chart}</figure>{_pair_table(pairs)}")
-    if not parts:
-        return ""
-    return "<h2>Every pair</h2>" + "".join(parts)
+def _quality(
+    comparison: Comparison, configuration: Configuration, columns: Sequence[str]
+) -> tuple[str, int, list[tuple[str, bool]]]:
+    """Returns a row of the table: label, number of seeds, and of each figure (text, the best?)."""
+    label, cells = configuration.label, []
+    for name in columns:
+        summaries = comparison.summaries[name]
+        better = METRICS[name.split("/")[1]].better
+        means = {other: summary.mean for other, summary in summaries.items()}
+        best = max(means, key=means.__getitem__)
+        if better == "lower":
+            best = min(means, key=means.__getitem__)
+        text = spread(summaries[label]) if label in summaries else ""
+        cells.append((text, better != "neither" and label == best and len(means) > 1))
+    return label, len(configuration.runs), cells
 
 
-def _pair_table(pairs: Sequence[Pair]) -> str:
-    rows = []
+def _differences(metric: str, pairs: Sequence[Pair]) -> tuple[str, str, list[list[str]]]:
+    """Returns a metric's name, the chart of its pairs, and their table."""
+    better = "right" if higher_is_better(metric) else "left"
+    across = f"difference in {METRICS[metric].shown}; the first is better to the {better}"
+    intervals, rows = [], []
     for pair in pairs:
-        found = pair.found
-        low, high = found.sentences
-        bootstrap = "–" if math.isnan(low) else f"{low:.3g} to {high:.3g}"
-        both = "–" if math.isnan(found.low) else f"{found.low:.3g} to {found.high:.3g}"
+        difference, name = pair.difference, f"{pair.first} − {pair.second}"
+        low, high = difference.low, difference.high
+        intervals.append(plots.Interval(name, difference.value, low, high))
         rows.append(
-            f"<td>{_text(pair.first)} − {_text(pair.second)}</td><td>{found.value:.3g}</td>"
-            f"<td>{bootstrap}</td><td>{_p(found.seeds_p)}</td><td>{both}</td>"
-            f"<td>{_p(found.p)}</td><td>{_p(pair.adjusted_p)}</td>"
+            [
+                name,
+                f"{difference.value:.3g}",
+                _range(*difference.sentences),
+                _p(difference.seeds_p),
+                _range(low, high),
+                _p(difference.p),
+                _p(pair.adjusted_p),
+            ]
         )
-    head = ["pair", "difference", "95 % over sentences (bootstrap)", "p over seeds (Welch)"]
-    return _rows([*head, "95 % over both", "p over both", "p adjusted (Holm)"], rows)
+    return METRICS[metric].shown, plots.intervals(intervals, across), rows
 
 
-def _costs(comparison: Comparison) -> str:
+def _curves(comparison: Comparison) -> list[str]:
+    """Draws figures against the step, one curve a configuration, with a band over its seeds."""
+    configurations, charts = comparison.results.configurations, []
+    metric = configurations[0].runs[0].config.train.metric
+    for name in dict.fromkeys((f"dev/{comparison.metric}", f"dev/{metric}", "train/loss")):
+        curves = [curve for c in configurations if (curve := _training_curve(c, name))]
+        if curves:
+            charts.append(plots.training_curves(curves, name))
+    return charts
+
+
+def _training_curve(configuration: Configuration, name: str) -> plots.Curve | None:
+    """Returns the mean of a figure over seeds at the steps that all of them have."""
+    runs = [_points(run, name) for run in configuration.runs]
+    steps = sorted(set.intersection(*(set(points) for points in runs)))
+    if not steps:
+        return None
+    return _curve(configuration.label, steps, [[points[s] for points in runs] for s in steps])
+
+
+def _points(run: Run, name: str) -> dict[int, float]:
+    values = {line["step"]: line.get(name) for line in run.lines}
+    return {step: float(v) for step, v in values.items() if isinstance(v, int | float)}
+
+
+def _curve(label: str, xs: Sequence[float], values: Sequence[Sequence[float]]) -> plots.Curve:
+    summaries = [significance.summary(of_seeds) for of_seeds in values]
+    low, high = ([s.mean + sign * s.deviation for s in summaries] for sign in (-1, 1))
+    if all(s.mean >= 0 for s in summaries):
+        low = [max(value, 0.0) if math.isfinite(value) else value for value in low]
+    return plots.Curve(label, xs, [s.mean for s in summaries], low, high)
+
+
+def _lengths(comparison: Comparison) -> str:
+    """Draws the deciding figure by source length (Bahdanau et al. 2014, Figure 2)."""
+    test_set, metric = comparison.test_set, comparison.metric
+    if test_set is None:
+        return ""
+    limits = length_limits(test_set.lengths)
+    curves, names = [], []
+    for configuration in comparison.results.configurations:
+        scores = []
+        for run in configuration.runs:
+            buckets = by_length(test_set.lengths, limits, comparison.sums[run.name][metric].figure)
+            names = [f"{bucket.name}\n({bucket.sentences:,})" for bucket in buckets]
+            scores.append([bucket.score for bucket in buckets])
+        by_bucket = list(zip(*scores, strict=True))
+        curves.append(_curve(configuration.label, range(len(names)), by_bucket))
+    return plots.length_curves(curves, names, f"{METRICS[metric].shown}, {test_set.name}")
+
+
+def _costs(comparison: Comparison) -> list[list[str]]:
     rows = []
     for label, cost in comparison.costs.items():
         step = "–" if math.isnan(cost.step_seconds) else f"{1000 * cost.step_seconds:,.1f}"
         peak = "–" if math.isnan(cost.peak_bytes) else f"{cost.peak_bytes / 2**20:,.0f}"
-        rows.append(
-            f"<td>{_text(label)}</td><td>{count(cost.parameters)}</td><td>{step}</td>"
-            f"<td>{count(cost.tokens_per_second)}</td><td>{peak}</td>"
-        )
-    head = ["configuration", "parameters", "ms a step", "target tokens a second", "peak MiB"]
-    figures = [
-        comparison_figures.pareto(
-            comparison, "parameters", {k: c.parameters for k, c in comparison.costs.items()}
-        ),
-        comparison_figures.pareto(
-            comparison,
-            "seconds per 1,000 target tokens",
-            {k: 1000 / c.tokens_per_second for k, c in comparison.costs.items()},
-        ),
+        rows.append([label, count(cost.parameters), step, count(cost.tokens_per_second), peak])
+    return rows
+
+
+def _front(comparison: Comparison, quantity: str, costs: dict[str, float]) -> str:
+    """Draws the deciding figure against a cost by configuration; NaN isn't drawn."""
+    metric = comparison.metric
+    summaries = comparison.summaries.get(f"{comparison.split}/{metric}", {})
+    labels = [label for label in costs if label in summaries and math.isfinite(costs[label])]
+    if not labels:
+        return ""
+    sign = 1 if higher_is_better(metric) else -1
+    qualities = [sign * summaries[label].mean for label in labels]
+    known = [costs[label] for label in labels]
+    marks = [
+        plots.Mark(label, costs[label], summaries[label].mean, is_on_front(n, qualities, known))
+        for n, label in enumerate(labels)
     ]
-    return (
-        "<h2>Cost</h2>"
-        + _rows(head, rows)
-        + '<p class="muted">Medians over the training of all runs; the time of a step depends on '
-        "the machine and on what else ran there.</p>"
-        + f'<div class="pair">{"".join(figures)}</div>'
-    )
+    return plots.front(marks, quantity, METRICS[metric].shown)
 
 
-def _reproduction(comparison: Comparison) -> str:
-    results = comparison.results
-    starts = [run.manifest for c in results.configurations for run in c.runs]
-    commands = "\n".join(command_lines(results))
-    parts = ["<h2>How to make this again</h2>"]
-    if commands:
-        parts.append(f"<pre>{_text(commands)}</pre>")
-    for note in results.notes:
-        parts.append(f"<p>{_text(note)}</p>")
-    facts = [
-        ("code", _different(json.dumps(s.get("git")) for s in starts)),
-        ("versions", _different(_listed(s.get("versions", {})) for s in starts)),
-        ("devices", _different(_listed(s.get("devices", {})) for s in starts)),
-        ("data", _different(_listed(s.get("fingerprints", {})) for s in starts)),
+def _facts(runs: Iterable[Run]) -> list[tuple[str, list[str]]]:
+    """Returns what the runs were made with, by its name: each different value once."""
+    starts = [run.manifest for run in runs]
+
+    def different(field: str, shown: Any) -> list[str]:
+        return list(dict.fromkeys(shown(start.get(field)) for start in starts))
+
+    def listed(facts: dict | None) -> str:
+        return ", ".join(f"{name} {value}" for name, value in (facts or {}).items())
+
+    return [
+        ("code", different("git", json.dumps)),
+        ("versions", different("versions", listed)),
+        ("devices", different("devices", listed)),
+        ("data", different("fingerprints", listed)),
     ]
-    rows = [
-        f"<td>{_text(name)}</td><td class='text'>{'<br>'.join(map(_text, values))}</td>"
-        for name, values in facts
-    ]
-    return "".join(parts) + _rows(["", ""], rows, wrap=True)
 
 
-def _different(values: Iterable[str]) -> list[str]:
-    return list(dict.fromkeys(values))
-
-
-def _listed(facts: dict) -> str:
-    return ", ".join(f"{name} {value}" for name, value in facts.items())
-
-
-def _rows(head: Sequence[str], rows: Sequence[str], wrap: bool = False) -> str:
-    heads = "".join(f"<th>{_text(name)}</th>" for name in head)
-    body = "".join(f"<tr>{row}</tr>" for row in rows)
-    style = ' style="white-space: normal; overflow-wrap: anywhere"' if wrap else ""
-    if wrap:
-        body = body.replace("<td class='text'>", f"<td class='text'{style}>")
-    top = f"<thead><tr>{heads}</tr></thead>" if any(head) else ""
-    return f'<div class="scroll"><table>{top}<tbody>{body}</tbody></table></div>'
+def _range(low: float, high: float) -> str:
+    return "–" if math.isnan(low) else f"{low:.3g} to {high:.3g}"
 
 
 def _p(value: float) -> str:
     if math.isnan(value):
         return "–"
-    return "&lt; 0.001" if value < 0.001 else f"{value:.3f}"
-
-
-def _text(value: object) -> str:
-    return html.escape(str(value))
+    return "< 0.001" if value < 0.001 else f"{value:.3f}"

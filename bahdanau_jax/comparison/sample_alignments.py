@@ -21,6 +21,11 @@ class Attended(NamedTuple):
     target: list[str]  # T tokens
     title: str  # which configuration, and its output
 
+    @property
+    def rows(self) -> list[tuple[str, list[float]]]:
+        """Each target token and its weights."""
+        return list(zip(self.target, self.weights.tolist(), strict=True))
+
 
 class Sample(NamedTuple):
     """A sentence and how it was attended to."""
@@ -54,18 +59,19 @@ def sample_alignments(configurations: Sequence[Configuration], test_set: TestSet
         if len(lines) != len(test_set.sources):
             continue
         try:
-            found = [_attended(lines[n], f"{configuration.label}: {outputs[n]}") for n in numbers]
+            of_run = [_attended(lines[n], f"{configuration.label}: {outputs[n]}") for n in numbers]
         except (ValueError, KeyError, TypeError):
             continue  # damaged
-        for sample, attended in zip(samples, found, strict=True):
+        for sample, attended in zip(samples, of_run, strict=True):
             sample.alignments.append(attended)
     return [sample for sample in samples if sample.alignments]
 
 
 def _attended(line: str, label: str) -> Attended:
-    found = json.loads(line)
-    weights = np.asarray(found["alignment"], np.float64).reshape(len(found["target"]), -1)
-    return Attended(weights, found["source"], found["target"], label)
+    pair = json.loads(line)
+    shape = len(pair["target"]), len(pair["source"])
+    weights = np.asarray(pair["alignment"], np.float64).reshape(shape)
+    return Attended(weights, pair["source"], pair["target"], label)
 
 
 def _lines(path: Path) -> list[str]:

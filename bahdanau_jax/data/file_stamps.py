@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from bahdanau_jax.data.vocabulary import write_whole
+from bahdanau_jax.durable import write_atomically
 
 _SETTLED = 2.0  # seconds: a file changed later than this might change again within its clock's tick
 
@@ -52,5 +52,5 @@ def remembered(directory: Path, mark: str | None, compute: Callable[[], str]) ->
     if len(known) != 16:
         known = compute()
         directory.mkdir(parents=True, exist_ok=True)
-        write_whole(note, known.encode())
+        write_atomically(note, known)
     return known

@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from bahdanau_jax.data.text_files import read_lines
 from bahdanau_jax.errors import InputError
+from bahdanau_jax.lines import read_lines
 
 Link = tuple[int, int]  # source word, target word, counted from 0
 

@@ -2,9 +2,7 @@
 
 import dataclasses
 import functools
-import hashlib
 from collections.abc import Callable
-from pathlib import Path
 from typing import NamedTuple
 
 from bahdanau_jax.config import DataConfig
@@ -13,6 +11,7 @@ from bahdanau_jax.data.corpus import Corpus, Example
 from bahdanau_jax.data.gold_links import GoldLinks
 from bahdanau_jax.data.token_store import StoreError, TokenStore
 from bahdanau_jax.data.vocabularies import Vocabularies, build_vocabularies
+from bahdanau_jax.durable import digest
 from bahdanau_jax.errors import InputError
 from bahdanau_jax.runtime.setup import cache_directory
 from bahdanau_jax.terminal import counted
@@ -46,7 +45,7 @@ class Data:
     def fingerprints(self, *splits: str) -> dict[str, str]:
         """Returns what identifies the text of splits, by `data/SPLIT`, and the vocabularies."""
         notes = cache_directory() / "fingerprints"
-        found = {
+        texts = {
             f"data/{split}": file_stamps.remembered(
                 notes,
                 self.corpus.stamp(split),
@@ -54,7 +53,7 @@ class Data:
             )
             for split in splits
         }
-        return found | {"vocabularies": self.vocabularies.fingerprint}
+        return texts | {"vocabularies": self.vocabularies.fingerprint}
 
     def training_store(self, say: Callable[[str], None]) -> TokenStore:
         """Opens the training pairs as ids, after making them if this is the first time.
@@ -66,8 +65,7 @@ class Data:
           The store; it lies in the user's cache directory under a name that stands for the text
           and both vocabularies.
         """
-        found = sorted(self.fingerprints("train").items())
-        key = hashlib.sha256(repr(found).encode()).hexdigest()[:16]
+        key = digest(repr(sorted(self.fingerprints("train").items())).encode())
         directory = cache_directory() / "tokens" / key
         try:
             return token_store.open(directory)
@@ -135,12 +133,14 @@ class Data:
         return [rule(source) for source in sources]
 
 
-def open_data(config: DataConfig, directory: Path, say: Callable[[str], None]) -> Data:
+def open_data(
+    config: DataConfig, vocabularies: Vocabularies | None, say: Callable[[str], None]
+) -> Data:
     """Opens the corpus and the run's vocabularies, which are built where none are saved.
 
     Args:
       config: names the source and the kind of vocabulary.
-      directory: the run's `vocabulary/`.
+      vocabularies: those that a run was trained with; None: they are built from the training split.
       say: told what takes long.
 
     Returns:
@@ -151,7 +151,7 @@ def open_data(config: DataConfig, directory: Path, say: Callable[[str], None]) -
     """
     say(f"reading {config.source}")
     corpus = Corpus(config)
-    if (directory / "vocabulary.json").exists():
-        return Data(corpus, Vocabularies.load(directory))
+    if vocabularies is not None:
+        return Data(corpus, vocabularies)
     say(f"building the vocabularies ({config.vocabulary.kind})")
     return Data(corpus, build_vocabularies(config.vocabulary, corpus.pairs()))

@@ -1,14 +1,12 @@
 """Parallel text in files: a file for each language, or tab-separated columns."""
 
-import itertools
 import pathlib
 from collections.abc import Iterator
 
 from bahdanau_jax.errors import InputError
-from bahdanau_jax.terminal import counted
+from bahdanau_jax.lines import read_lines, read_pairs
 
 _DEV_NAMES = ("dev", "val", "valid", "validation")
-_BOM = b"\xef\xbb\xbf"
 
 
 class TextSource:
@@ -87,53 +85,6 @@ class TsvSource:
         return [self._directory / f"{self._stems[split]}.tsv"]
 
 
-def read_pairs(source: pathlib.Path, target: pathlib.Path) -> Iterator[tuple[str, str]]:
-    """Yields the n-th lines of two files; raises InputError if their numbers of lines differ.
-
-    Files are counted before the first pair; what can be read only once, as a pipe, shows at its end
-    that it is too short.
-    """
-    if source.is_file() and target.is_file():
-        counts = [_count_lines(path) for path in (source, target)]
-        if counts[0] != counts[1]:
-            raise InputError(
-                f"{source} has {counted(counts[0], 'line')}, but {target} has {counts[1]:,}; "
-                "line n of one must translate line n of the other"
-            )
-    pairs = itertools.zip_longest(read_lines(source), read_lines(target))
-    for number, (first, second) in enumerate(pairs):
-        if first is None or second is None:
-            short, other = (source, target) if first is None else (target, source)
-            raise InputError(
-                f"{short} has {counted(number, 'line')}, but {other} has more; "
-                "line n of one must translate line n of the other"
-            )
-        yield first, second
-
-
-def read_lines(path: pathlib.Path) -> Iterator[str]:
-    """Yields the lines of a file of UTF-8 text, divided at line feeds and nowhere else.
-
-    A byte-order mark and carriage returns before the ends are no text.
-
-    Raises:
-      InputError: the file can't be read, or a line is no UTF-8 or has a NUL; names its number.
-    """
-    number = 0
-    try:
-        with open(path, "rb") as file:
-            for number, line in enumerate(file, 1):
-                if number == 1:
-                    line = line.removeprefix(_BOM)
-                if b"\0" in line:
-                    raise InputError(f"{path}, line {number}: a NUL byte; save it as UTF-8 text")
-                yield line.rstrip(b"\r\n").decode()
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path}, line {number}: not UTF-8 ({error.reason})") from error
-    except OSError as error:
-        raise InputError(f"can't read {path} ({error.strerror})") from error
-
-
 def _directory(name: str) -> pathlib.Path:
     path = pathlib.Path(name).expanduser()
     if not path.is_dir():
@@ -155,15 +106,3 @@ def _stems_by_split(directory: str, stems: list[str]) -> dict[str, str]:
 def _is_split(name: str) -> bool:
     stem = name.partition(".")[0]
     return stem == "train" or stem in _DEV_NAMES or stem.startswith("test")
-
-
-def _count_lines(path: pathlib.Path) -> int:
-    count, last = 0, b"\n"
-    try:
-        with open(path, "rb") as file:
-            while block := file.read(1 << 16):
-                count += block.count(b"\n")
-                last = block[-1:]
-    except OSError as error:
-        raise InputError(f"can't read {path} ({error.strerror})") from error
-    return count + (last != b"\n")

@@ -1,6 +1,6 @@
 """Text to ids and back: one vocabulary a side, built from the training text, kept in a run.
 
-The kinds are `characters`, `symbols` and `words` (tokens.py), `unigram` and `bpe` (pieces.py);
+The kinds are `characters`, `symbols` and `words` (vocabulary.py), `unigram` and `bpe` (pieces.py);
 all begin with the ids PAD, BOS, EOS and UNK, and all are used in the same way.
 """
 
@@ -19,9 +19,8 @@ from bahdanau_jax.data.vocabulary import (
     TokenVocabulary,
     Vocabulary,
     build_tokens,
-    digest,
-    write_whole,
 )
+from bahdanau_jax.durable import digest, write_atomically
 from bahdanau_jax.errors import InputError
 
 __all__ = [
@@ -109,7 +108,12 @@ class Vocabularies:
             name = ("joint" if self.joint else side) + vocabulary.suffix
             vocabulary.save(directory / name)
             index[side] = {"file": name, "fingerprint": vocabulary.fingerprint}
-        write_whole(directory / _INDEX, (json.dumps(index, indent=1) + "\n").encode())
+        write_atomically(directory / _INDEX, json.dumps(index, indent=1) + "\n")
+
+    @classmethod
+    def load_saved(cls, directory: str | os.PathLike[str]) -> Self | None:
+        """Reads what `save` wrote, as `load`; None where it hasn't written anything yet."""
+        return cls.load(directory) if (pathlib.Path(directory) / _INDEX).exists() else None
 
     @classmethod
     def load(cls, directory: str | os.PathLike[str]) -> Self:

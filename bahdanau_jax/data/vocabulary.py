@@ -1,14 +1,13 @@
 """What every vocabulary can do, and vocabularies that are a list of tokens."""
 
 import abc
-import hashlib
 import json
 import os
-import pathlib
 from collections import Counter
 from collections.abc import Iterable
 from typing import Self
 
+from bahdanau_jax.durable import digest, write_atomically
 from bahdanau_jax.errors import InputError
 from bahdanau_jax.special_ids import BOS, EOS, PAD, UNK
 
@@ -82,7 +81,7 @@ class Vocabulary(abc.ABC):
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the vocabulary to `path`, which must end in `suffix` for `load` to read it."""
-        write_whole(pathlib.Path(path), self._bytes())
+        write_atomically(path, self._bytes())
 
     def _checked(self, token: int) -> int:
         if not 0 <= token < self.size:
@@ -171,18 +170,3 @@ def _split(kind: str, text: str) -> Iterable[str]:
     if kind == "symbols":
         return [symbol for symbol in text.split(" ") if symbol]
     return text.split()
-
-
-def digest(content: bytes) -> str:
-    """Returns the first 16 hexadecimal digits of the SHA-256 of `content`."""
-    return hashlib.sha256(content).hexdigest()[:16]
-
-
-def write_whole(path: pathlib.Path, content: bytes) -> None:
-    """Writes all or nothing, so that an interrupted run leaves no half of a file.
-
-    Several processes may write the same file at once: each has a partial file of its own.
-    """
-    partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
-    partial.write_bytes(content)
-    os.replace(partial, path)

@@ -1,11 +1,11 @@
-"""How right alignments are: links from weights, and precision, recall and AER against gold links.
+"""What alignments are worth: how sharp, on what, how right against known positions or gold links.
 
-Source: Och and Ney 2003, "A Systematic Comparison of Various Statistical Alignment Models",
-section 4; counts are summed over the pairs and divided once.
+Of gold links precision, recall and AER (Och and Ney 2003, "A Systematic Comparison of Various
+Statistical Alignment Models", section 4); counts are summed over the pairs and divided once.
 """
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -99,3 +99,58 @@ def diagonal_links(source: int, target: int) -> set[Link]:
       The links of the straight line through the middles of the words; none if a side is empty.
     """
     return {((2 * j + 1) * source // (2 * target), j) for j in range(target)} if source else set()
+
+
+def accuracy(alignments: Sequence[np.ndarray], known: Sequence[Sequence[int]]) -> float:
+    """Compares the most attended source positions with the right ones.
+
+    Args:
+      alignments: float[T, S] for each output: row i is about output token i. Rows behind those
+        that are known, as the end mark's, don't count.
+      known: for each output the right source position of each of its tokens, from 0. A token
+        without a row, where an output is too short, counts as wrong.
+
+    Returns:
+      The share of known positions that receive their row's largest weight, in percent; nan if
+      there is none.
+
+    Raises:
+      ValueError: the numbers of outputs differ.
+    """
+    right = positions = 0
+    for weights, sources in zip(alignments, known, strict=True):
+        rows = weights[: len(sources)]
+        positions += len(sources)
+        if rows.size:
+            right += int((rows.argmax(axis=1) == np.asarray(sources[: len(rows)])).sum())
+    return 100.0 * right / positions if positions else float("nan")
+
+
+def diagnostics(alignments: Iterable[np.ndarray]) -> dict[str, float]:
+    """Computes figures over the alignments of outputs.
+
+    Args:
+      alignments: float[T, S] of each sentence, rows are decoding steps; the last column is the end
+        mark of the source, the others its tokens. Rows without any weight don't count.
+
+    Returns:
+      `entropy`, -Σ_j α_ij log α_ij in nats, and `end_weight`, the weight on the source's end mark
+      in percent, both means over all steps; `unattended`, the share in percent of source tokens
+      that no step gives its largest weight. nan where there is nothing to count.
+    """
+    entropy = end_weight = 0.0
+    steps = tokens = attended = 0
+    for alignment in alignments:
+        rows = alignment[alignment.sum(axis=1) > 0].astype(np.float64)
+        logs = np.log(rows, where=rows > 0, out=np.zeros_like(rows))
+        entropy -= (rows * logs).sum()
+        end_weight += rows[:, -1].sum()
+        steps += len(rows)
+        end = alignment.shape[1] - 1
+        tokens += end
+        attended += len(set(rows.argmax(axis=1).tolist()) - {end})
+    return {
+        "entropy": entropy / steps if steps else float("nan"),
+        "end_weight": 100.0 * end_weight / steps if steps else float("nan"),
+        "unattended": 100.0 * (tokens - attended) / tokens if tokens else float("nan"),
+    }

@@ -1,6 +1,9 @@
-"""Figures of a split in parts: by source length, with and without unknown words, with intervals."""
+"""Figures as sums over sentences, and so of a split's parts: by length, with unknown words.
 
-from collections.abc import Sequence
+What can be scored from sums can be scored for any sample of the sentences, which gives intervals.
+"""
+
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -9,12 +12,54 @@ from bahdanau_jax.data.pipeline import EvaluationSplit
 from bahdanau_jax.data.vocabularies import Vocabularies
 from bahdanau_jax.evaluation import metrics, significance
 from bahdanau_jax.evaluation.alignment_measures import LinkCounts
-from bahdanau_jax.evaluation.evaluator import Likelihood
-from bahdanau_jax.evaluation.sentence_scores import SentenceSums, sentence_sums
 from bahdanau_jax.special_ids import UNK
 
 BUCKETS = 8  # of source lengths, at most
 STEPS = (1, 2, 5, 10, 20, 50, 100, 1000)  # words between two limits
+
+
+class SentenceSums(NamedTuple):
+    """What each sentence adds to a figure, and the figure that follows from sums.
+
+    Attributes:
+      values: float64[N, K].
+      score: float64[..., K] -> float64[...].
+    """
+
+    values: np.ndarray
+    score: Callable[[np.ndarray], np.ndarray]
+
+    def figure(self, numbers: Sequence[int] | None = None) -> float:
+        """Returns the figure over some sentences; over all if None."""
+        chosen = self.values if numbers is None else self.values[list(numbers)]
+        return float(self.score(chosen.sum(axis=0)))
+
+
+def sentence_sums(
+    kind: str, texts: Sequence[str], references: Sequence[Sequence[str]]
+) -> dict[str, SentenceSums]:
+    """Computes what figures are made of.
+
+    Args:
+      kind: `error_rate` or `bleu`, as `evaluation.metrics`.
+      texts: an output for each sentence.
+      references: one or more for each sentence.
+
+    Returns:
+      `wer` and `per` (`metrics.error_counts`), or `bleu` and `chrf` (sacreBLEU's defaults).
+    """
+    if kind == "error_rate":
+        return _error_rates(texts, references)
+    from sacrebleu.metrics.bleu import BLEU
+    from sacrebleu.metrics.chrf import CHRF
+
+    # Its own lower-level steps: the public ones start from text, for every sample again.
+    streams = metrics.reference_streams(references)
+    sums_by_name = {}
+    for name, metric in (("bleu", BLEU(force=True)), ("chrf", CHRF())):
+        sums = metric._extract_corpus_statistics(list(texts), streams)
+        sums_by_name[name] = SentenceSums(np.asarray(sums, np.float64), _sacrebleu(metric))
+    return sums_by_name
 
 
 class Part(NamedTuple):
@@ -26,7 +71,11 @@ class Part(NamedTuple):
 
 
 def split_sums(
-    kind: str, texts: Sequence[str], split: EvaluationSplit, likelihood: Likelihood
+    kind: str,
+    texts: Sequence[str],
+    split: EvaluationSplit,
+    nll: np.ndarray,
+    tokens: np.ndarray,
 ) -> dict[str, SentenceSums]:
     """Computes what each sentence of a split adds to its figures.
 
@@ -34,7 +83,8 @@ def split_sums(
       kind: `error_rate` or `bleu`, as `evaluation.metrics`.
       texts: an output for each example.
       split: the split.
-      likelihood: of every reference.
+      nll: float64[N], nats of every reference, in the order of `EvaluationSplit.pairs`.
+      tokens: int64[N], those of every reference, end marks counted.
 
     Returns:
       The figures of `sentence_sums` and `perplexity`; with `bleu` also `ter` and `exact_match`.
@@ -42,7 +92,7 @@ def split_sums(
     references = [example.references for example in split.examples]
     examples = np.repeat(np.arange(len(references)), list(map(len, references)))
     losses = np.zeros((len(references), 2))
-    np.add.at(losses, examples, np.stack([likelihood.nll, likelihood.tokens], axis=1))
+    np.add.at(losses, examples, np.stack([nll, tokens], axis=1))
     sums = sentence_sums(kind, texts, references)
     if kind == "bleu":
         right = [text in known for text, known in zip(texts, references, strict=True)]
@@ -92,12 +142,12 @@ def by_length(lengths: Sequence[int], sums: dict[str, SentenceSums]) -> list[Par
       The buckets that have sentences, from short to long; a name is as `11-20` or `51+`.
     """
     limits = length_limits(lengths)
-    found: dict[str, Part] = {}
+    parts: dict[str, Part] = {}
     for figure, values in sums.items():
-        for low, high, count, score in metrics.by_length(lengths, limits, values.figure):
-            name = f"{low}+" if high is None else f"{low}-{high}" if high > low else str(low)
-            found.setdefault(name, Part(name, count, {})).figures[figure] = score
-    return list(found.values())
+        for bucket in metrics.by_length(lengths, limits, values.figure):
+            part = parts.setdefault(bucket.name, Part(bucket.name, bucket.sentences, {}))
+            part.figures[figure] = bucket.score
+    return list(parts.values())
 
 
 def length_limits(lengths: Sequence[int]) -> list[int]:
@@ -150,9 +200,9 @@ def to_json(parts: Sequence[Part]) -> list[dict[str, Any]]:
 
 
 def _error_rate(sums: np.ndarray) -> np.ndarray:
-    found, sure, found_sure, found_possible = np.moveaxis(sums, -1, 0)
+    chosen, sure, chosen_sure, chosen_possible = np.moveaxis(sums, -1, 0)
     with np.errstate(divide="ignore", invalid="ignore"):
-        return 100.0 * (1.0 - (found_sure + found_possible) / (found + sure))
+        return 100.0 * (1.0 - (chosen_sure + chosen_possible) / (chosen + sure))
 
 
 def _percent(sums: np.ndarray) -> np.ndarray:
@@ -162,3 +212,27 @@ def _percent(sums: np.ndarray) -> np.ndarray:
 
 def _perplexity(sums: np.ndarray) -> np.ndarray:
     return np.exp(np.minimum(sums[..., 0] / sums[..., 1], 700.0))
+
+
+def _error_rates(
+    texts: Sequence[str], references: Sequence[Sequence[str]]
+) -> dict[str, SentenceSums]:
+    counts = [
+        metrics.error_counts([text.split()], [[r.split() for r in known]])
+        for text, known in zip(texts, references, strict=True)
+    ]
+    wrong = [(c.wrong, c.sequences) for c in counts]
+    edits = [(c.edits, c.symbols) for c in counts]
+    return {
+        "wer": SentenceSums(np.array(wrong, np.float64), _percent),
+        "per": SentenceSums(np.array(edits, np.float64), _percent),
+    }
+
+
+def _sacrebleu(metric: Any) -> Callable[[np.ndarray], np.ndarray]:
+    def score(sums: np.ndarray) -> np.ndarray:
+        rows = sums.reshape(-1, sums.shape[-1])
+        scores = [metric._compute_score_from_stats([int(x) for x in row]).score for row in rows]
+        return np.array(scores).reshape(sums.shape[:-1])
+
+    return score

@@ -13,11 +13,11 @@ from bahdanau_jax.data.batching import evaluation_batches
 from bahdanau_jax.data.pipeline import EvaluationSplit
 from bahdanau_jax.data.token_store import TokenStore
 from bahdanau_jax.data.vocabularies import Vocabularies
-from bahdanau_jax.evaluation import metrics
+from bahdanau_jax.evaluation import alignment_measures, metrics
 from bahdanau_jax.evaluation.decoding import Output, Search
-from bahdanau_jax.evaluation.diagnostics import diagnostics
-from bahdanau_jax.model.seq2seq import PAD, Seq2Seq
+from bahdanau_jax.model.seq2seq import Seq2Seq
 from bahdanau_jax.runtime import devices
+from bahdanau_jax.special_ids import PAD
 
 
 class ExampleSums(NamedTuple):
@@ -137,29 +137,10 @@ class Evaluator:
         }
         texts = [self.text(output) for output in outputs]
         references = [example.references for example in split.examples]
-        scores = error_rates if self._config.evaluation.metrics == "error_rate" else text_scores
-        figures |= scores(texts, references)
+        figures |= metrics.figures(self._config.evaluation.metrics, texts, references)
         alignments = [output.alignment for output in outputs]
         if split.alignments is not None:
-            figures["alignment_accuracy"] = metrics.alignment_accuracy(alignments, split.alignments)
-        return figures | diagnostics(alignments)
-
-
-def error_rates(texts: list[str], references: list[tuple[str, ...]]) -> dict[str, float | str]:
-    """Returns PER, WER and exact match, in percent; see `metrics.error_counts`."""
-    counts = metrics.error_counts(
-        [text.split() for text in texts], [[r.split() for r in known] for known in references]
-    )
-    return {"per": counts.per, "wer": counts.wer, "exact_match": 100.0 - counts.wer}
-
-
-def text_scores(texts: list[str], references: list[tuple[str, ...]]) -> dict[str, float | str]:
-    """Returns BLEU, chrF and TER with sacreBLEU's signatures, and exact match in percent.
-
-    `bleu_lowercase` ignores case, for comparison with papers that tokenised and lowercased.
-    """
-    figures: dict[str, float | str] = {}
-    for name, (score, signature) in metrics.text_scores(texts, references).items():
-        figures[name], figures[f"{name}_signature"] = score, signature
-    figures["exact_match"] = metrics.match_counts(texts, references).exact_match
-    return figures
+            figures["alignment_accuracy"] = alignment_measures.accuracy(
+                alignments, split.alignments
+            )
+        return figures | alignment_measures.diagnostics(alignments)

@@ -8,12 +8,12 @@ from typing import NamedTuple
 
 from bahdanau_jax.data.corpus import normalize
 from bahdanau_jax.data.gold_links import GoldLinks, read_gold
-from bahdanau_jax.data.text_files import read_pairs
 from bahdanau_jax.data.token_store import TokenStore
 from bahdanau_jax.errors import InputError
 from bahdanau_jax.evaluation.trained_run import TrainedRun, open_run_data
+from bahdanau_jax.lines import read_pairs
 from bahdanau_jax.terminal import counted, say
-from bahdanau_jax.workdir import fingerprints
+from bahdanau_jax.workdir import manifest
 
 CHUNK = 4096  # pairs that are sorted by length together, and held in memory
 
@@ -68,7 +68,7 @@ def given_texts(
         there, missing = ("source", "target") if source else ("target", "source")
         raise InputError(f"--{there} is given without --{missing}; give both, or --split alone")
     data = open_run_data(directory, run.config, say)
-    fingerprints.check(directory, data.fingerprints(data.corpus.resolve_split(split)))
+    manifest.check_fingerprints(directory, data.fingerprints(data.corpus.resolve_split(split)))
     pairs = ((x.source, x.references[0]) for x in data.corpus.examples(split))
     return GivenTexts(pairs, data.corpus.links(split), f"the links of {data.corpus.name}")
 

@@ -1,6 +1,6 @@
 """A run's alignments against gold links, beside two baselines that need no training."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from bahdanau_jax.data.gold_links import GoldLinks
@@ -15,8 +15,7 @@ from bahdanau_jax.evaluation.alignment_measures import (
 from bahdanau_jax.evaluation.forcing import Forcing
 from bahdanau_jax.evaluation.given_pairs import GivenPairs, read_links
 from bahdanau_jax.evaluation.trained_run import TrainedRun
-from bahdanau_jax.evaluation.word_alignment import WordAlignment
-from bahdanau_jax.modes.align import align_pairs
+from bahdanau_jax.evaluation.word_alignment import WordAlignment, word_alignment, word_rows
 
 THRESHOLDS = (0.05, 0.1, 0.2, 0.3, 0.5)
 
@@ -34,11 +33,11 @@ class GoldComparison(NamedTuple):
 
     def figures(self) -> dict[str, float]:
         """Returns AER, precision and recall by argmax, and the baselines' AER, in percent."""
-        found = self.methods["argmax"]
+        argmax = self.methods["argmax"]
         return {
-            "aer": found.aer,
-            "alignment_precision": found.precision,
-            "alignment_recall": found.recall,
+            "aer": argmax.aer,
+            "alignment_precision": argmax.precision,
+            "alignment_recall": argmax.recall,
             "aer_diagonal": self.methods["diagonal"].aer,
             "aer_uniform": self.methods["uniform"].aer,
         }
@@ -61,6 +60,15 @@ def compare_with_gold(run: TrainedRun, split: EvaluationSplit) -> GoldComparison
     texts = _texts(split)
     given = GivenPairs(texts, [(source.encode(s), target.encode(t)) for s, t in texts])
     return count_methods(align_pairs(run, Forcing(run), given), split.links)
+
+
+def align_pairs(run: TrainedRun, forcing: Forcing, given: GivenPairs) -> Iterator[WordAlignment]:
+    """Yields the alignments of pairs in their order, by words; see `word_rows` for the rows."""
+    query = run.config.model.attention.query
+    alignments = dict(forcing.alignments(given.store))
+    for number, (texts, ids) in enumerate(zip(given.texts, given.ids, strict=True)):
+        rows = word_rows(alignments[number], query)
+        yield word_alignment(run.vocabularies, texts, ids, rows)
 
 
 def _texts(split: EvaluationSplit) -> list[tuple[str, str]]:

@@ -1,4 +1,4 @@
-"""Figures of outputs: edit distances, PER and WER, BLEU, chrF, TER; and how right alignments are.
+"""The table of metrics, and those of outputs: PER and WER, BLEU, chrF, TER, exact match.
 
 Counts are summed over the sentences and divided once, at the end.
 """
@@ -6,16 +6,107 @@ Counts are summed over the sentences and divided once, at the end.
 import bisect
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
+from rapidfuzz.distance import Levenshtein
 
-HIGHER_IS_BETTER = ("bleu", "chrf", "exact_match")
+_BOTH = ("error_rate", "bleu")
+
+
+class Metric(NamedTuple):
+    """A figure of a split, and all that is said of it anywhere.
+
+    Attributes:
+      name: in results, as `wer`.
+      shown: its name for people.
+      unit: empty where it has none.
+      better: which direction is better.
+      kinds: the values of `evaluation.metrics` with which it is computed for every split; none
+        where it takes alignments that are known or gold links.
+      compared: whether configurations are compared by it; by the first of a kind, a comparison
+        decides.
+      in_tables: whether it stands in a comparison's tables.
+    """
+
+    name: str
+    shown: str
+    unit: str
+    better: Literal["higher", "lower", "neither"]
+    kinds: tuple[str, ...] = ()
+    compared: bool = False
+    in_tables: bool = True
+
+    @property
+    def title(self) -> str:
+        """The name for people with the unit, as `WER, %`."""
+        return f"{self.shown}, {self.unit}" if self.unit else self.shown
+
+
+# In the order of a table's columns. A row here is the whole of a metric but for its computation:
+# `figures` below, and `breakdown.sentence_sums` if it is compared. Those of a kind may be
+# `train.metric`: `validation.py` lists them too.
+METRICS = {
+    metric.name: metric
+    for metric in (
+        Metric("wer", "WER", "%", "lower", ("error_rate",), compared=True),
+        Metric("per", "PER", "%", "lower", ("error_rate",), compared=True),
+        Metric("bleu", "BLEU", "", "higher", ("bleu",), compared=True),
+        Metric("chrf", "chrF", "", "higher", ("bleu",), compared=True),
+        Metric("ter", "TER", "%", "lower", ("bleu",)),
+        Metric("exact_match", "exact match", "%", "higher", _BOTH),
+        Metric("nll_per_token", "nats per token", "", "lower", _BOTH, compared=True),
+        Metric("aer", "AER", "%", "lower"),
+        Metric("alignment_accuracy", "alignment accuracy", "%", "higher"),
+        Metric("entropy", "entropy", "nats", "neither"),
+        Metric("end_weight", "end weight", "%", "neither"),
+        Metric("unattended", "unattended", "%", "neither"),
+        Metric("bleu_lowercase", "lowercased BLEU", "", "higher", ("bleu",), in_tables=False),
+        Metric("alignment_precision", "alignment precision", "%", "higher", in_tables=False),
+        Metric("alignment_recall", "alignment recall", "%", "higher", in_tables=False),
+    )
+}
 
 
 def higher_is_better(name: str) -> bool:
-    """Returns whether more is better of a figure, as `bleu` or `test/bleu`."""
-    return name.rsplit("/", 1)[-1] in HIGHER_IS_BETTER
+    """Returns whether a higher value of a figure, as `bleu` or `test/bleu`, is the better one."""
+    metric = METRICS.get(name.rsplit("/", 1)[-1])
+    return metric is not None and metric.better == "higher"
+
+
+def compared(kind: str) -> list[Metric]:
+    """Returns the metrics by which configurations are compared, the one that decides first.
+
+    Args:
+      kind: `error_rate` or `bleu`, as `evaluation.metrics`.
+    """
+    return [metric for metric in METRICS.values() if metric.compared and kind in metric.kinds]
+
+
+def figures(
+    kind: str, texts: Sequence[str], references: Sequence[Sequence[str]]
+) -> dict[str, float | str]:
+    """Computes the metrics of outputs.
+
+    Args:
+      kind: `error_rate` (PER, WER) or `bleu` (BLEU, chrF and TER, with sacreBLEU's signatures).
+      texts: an output for each sentence.
+      references: one or more for each sentence.
+
+    Returns:
+      Figures by name, the share of exact matches among them. `bleu_lowercase` ignores case, for
+      comparison with papers that tokenised and lowercased.
+    """
+    if kind == "error_rate":
+        counts = error_counts(
+            [text.split() for text in texts], [[r.split() for r in known] for known in references]
+        )
+        return {"per": counts.per, "wer": counts.wer, "exact_match": 100.0 - counts.wer}
+    computed: dict[str, float | str] = {}
+    for name, (score, signature) in text_scores(texts, references).items():
+        computed[name], computed[f"{name}_signature"] = score, signature
+    computed["exact_match"] = match_counts(texts, references).exact_match
+    return computed
 
 
 def edit_distance(hypothesis: Sequence[str], reference: Sequence[str]) -> int:
@@ -28,17 +119,7 @@ def edit_distance(hypothesis: Sequence[str], reference: Sequence[str]) -> int:
     Returns:
       The least number of single edits that turn one into the other.
     """
-    row = list(range(len(reference) + 1))
-    for i, symbol in enumerate(hypothesis, 1):
-        diagonal, row[0] = row[0], i
-        for j, other in enumerate(reference, 1):
-            above = row[j]
-            if symbol == other:
-                row[j] = diagonal
-            else:
-                row[j] = 1 + min(diagonal, above, row[j - 1])
-            diagonal = above
-    return row[-1]
+    return Levenshtein.distance(hypothesis, reference)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -125,56 +206,25 @@ def match_counts(hypotheses: Sequence[str], references: Sequence[Sequence[str]])
     return MatchCounts(sum(h in candidates for h, candidates in pairs), len(hypotheses))
 
 
-def alignment_accuracy(alignments: Sequence[np.ndarray], known: Sequence[Sequence[int]]) -> float:
-    """Compares the most attended source positions with the right ones.
-
-    Args:
-      alignments: float[T, S] for each output: row i is about output token i. Rows behind those
-        that are known, as the end mark's, don't count.
-      known: for each output the right source position of each of its tokens, from 0. A token
-        without a row, where an output is too short, counts as wrong.
-
-    Returns:
-      The share of known positions that receive their row's largest weight, in percent; nan if
-      there is none.
-
-    Raises:
-      ValueError: the numbers of outputs differ.
-    """
-    right = positions = 0
-    for weights, sources in zip(alignments, known, strict=True):
-        rows = weights[: len(sources)]
-        positions += len(sources)
-        if rows.size:
-            right += int((rows.argmax(axis=1) == np.asarray(sources[: len(rows)])).sum())
-    return _percent(right, positions)
-
-
 class TextScore(NamedTuple):
     """A score of a whole corpus."""
 
-    score: float  # BLEU, chrF: 0 to 100, more is better; TER: from 0, less is better
+    score: float  # BLEU, chrF: 0 to 100; TER: percent, from 0
     signature: str  # sacreBLEU's own, to be printed beside the score
 
 
 def text_scores(
     hypotheses: Sequence[str],
     references: Sequence[Sequence[str]],
-    *,
-    lowercase: bool = False,
-    tokenize: str = "13a",
 ) -> dict[str, TextScore]:
     """Computes corpus BLEU, chrF and TER by sacreBLEU (Post 2018).
 
     Args:
       hypotheses: one text for each sentence, detokenised.
       references: one or more texts for each sentence; their number may differ.
-      lowercase: whether case is ignored.
-      tokenize: sacreBLEU's tokeniser for BLEU: `13a`, `intl`, `char`, `zh`, `ja-mecab`,
-        `none` (for text that is tokenised).
 
     Returns:
-      `bleu`, `bleu_lowercase` (always without case), `chrf` and `ter`.
+      `bleu` (tokenised as mteval-v13a does), `bleu_lowercase` (which ignores case), `chrf`, `ter`.
 
     Raises:
       ValueError: there is no sentence, the numbers of sentences differ, or one has no reference.
@@ -187,10 +237,10 @@ def text_scores(
         raise ValueError("needs as many sentences as lists of references, and none of them empty")
     streams = reference_streams(references)
     metrics = {
-        "bleu": BLEU(lowercase=lowercase, tokenize=tokenize, force=True),
-        "bleu_lowercase": BLEU(lowercase=True, tokenize=tokenize, force=True),
-        "chrf": CHRF(lowercase=lowercase),
-        "ter": TER(case_sensitive=not lowercase),
+        "bleu": BLEU(force=True),
+        "bleu_lowercase": BLEU(lowercase=True, force=True),
+        "chrf": CHRF(),
+        "ter": TER(case_sensitive=True),
     }
     scores = {}
     for name, metric in metrics.items():
@@ -235,6 +285,13 @@ class LengthBucket(NamedTuple):
     high: int | None  # None: no upper limit
     sentences: int
     score: float
+
+    @property
+    def name(self) -> str:
+        """The lengths, as `11-20`, `7` or `51+`."""
+        if self.high is None:
+            return f"{self.low}+"
+        return f"{self.low}-{self.high}" if self.high > self.low else str(self.low)
 
 
 def by_length(

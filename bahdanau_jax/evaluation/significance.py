@@ -156,61 +156,6 @@ def holm(p_values: Sequence[float]) -> list[float]:
     return adjusted
 
 
-def verdict(
-    first: str,
-    second: str,
-    found: Difference,
-    adjusted_p: float,
-    metric: str,
-    higher_is_better: bool,
-) -> str:
-    """Says in a plain sentence how two systems compare.
-
-    Args:
-      first: a system's name.
-      second: the other's.
-      found: first minus second.
-      adjusted_p: from `holm`, over all pairs of the comparison.
-      metric: what was measured, as `WER`.
-      higher_is_better: of the metric.
-    """
-    better, worse = first, second
-    low, high = found.low, found.high
-    if (found.value > 0) != higher_is_better:
-        better, worse = second, first
-    if found.value < 0:
-        low, high = -high, -low
-    seeds = f"{found.seeds} seeds"
-    if found.seeds == 1:
-        seeds = "1 seed, so the noise between seeds isn't known"
-    interval = f"95 % interval {_figure(low)} to {_figure(high)}; {seeds}"
-    if math.isnan(found.p):
-        return (
-            f"{first} and {second} differ by {_figure(abs(found.value))} {metric}; one seed and no "
-            "outputs of the same sentences say nothing of the noise"
-        )
-    if low > 0 and adjusted_p < 1 - CONFIDENCE:
-        return (
-            f"{better} is better than {worse} by {_figure(abs(found.value))} {metric}; {interval}"
-        )
-    if low > 0:
-        return (
-            f"{better} may be better than {worse} by {_figure(abs(found.value))} {metric}; "
-            f"{interval}; among so many comparisons chance alone finds such a pair"
-        )
-    return (
-        f"{first} and {second}: no difference beyond the noise ({_figure(abs(found.value))} "
-        f"{metric}; {interval})"
-    )
-
-
-def _figure(value: float) -> str:
-    """Returns a figure with two decimals, or with as many as it needs to be seen."""
-    if value and abs(value) < 0.095:
-        return f"{value:.2g}"
-    return f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"
-
-
 def _satterthwaite(parts: Sequence[float], freedoms: Sequence[int]) -> float:
     below = sum(part**2 / freedom for part, freedom in zip(parts, freedoms, strict=True) if part)
     return sum(parts) ** 2 / below if below else math.inf

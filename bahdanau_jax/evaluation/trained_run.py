@@ -1,4 +1,7 @@
-"""What every mode needs of a run: its model, its data, and its parameters from a workdir."""
+"""What every mode needs of a run: its model, its data, and its parameters from a workdir.
+
+Several runs may serve as one model, an ensemble.
+"""
 
 import dataclasses
 from collections.abc import Callable, Mapping
@@ -6,19 +9,21 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 
+from bahdanau_jax import config as config_lib
 from bahdanau_jax.config import Config
 from bahdanau_jax.data.pipeline import Data, EvaluationSplit, open_data
 from bahdanau_jax.data.vocabularies import Vocabularies
+from bahdanau_jax.errors import InputError
 from bahdanau_jax.evaluation.evaluator import Evaluator
 from bahdanau_jax.model.seq2seq import Seq2Seq, initial_params
 from bahdanau_jax.runtime import devices
 from bahdanau_jax.validation import validate
 from bahdanau_jax.workdir import directory as workdir
-from bahdanau_jax.workdir import fingerprints
-from bahdanau_jax.workdir.averaging import restore_average
+from bahdanau_jax.workdir import manifest
 from bahdanau_jax.workdir.checkpoints import Checkpoints
-from bahdanau_jax.workdir.selection import Average, Selection
+from bahdanau_jax.workdir.selection import Selection, restore_selected
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,21 +70,62 @@ def open_run(
     config.decode = dataclasses.replace(config.decode, **(decode or {}))
     validate(config)
     vocabularies = Vocabularies.load(directory / "vocabulary")
-    fingerprints.check(directory, {"vocabularies": vocabularies.fingerprint})
+    manifest.check_fingerprints(directory, {"vocabularies": vocabularies.fingerprint})
     model = make_model(config, vocabularies)
     template = devices.abstract(jax.eval_shape(lambda: initial_params(model, jax.random.key(0))))
     with Checkpoints(directory / "checkpoints") as checkpoints:
-        if isinstance(which, Average):
-            restored = restore_average(checkpoints, template, which.count)
-        else:
-            restored = checkpoints.restore_params(template, which)
+        restored = restore_selected(checkpoints, template, which)
     evaluator = Evaluator(model, config, vocabularies)
     return TrainedRun(config, restored.step, restored.state, evaluator)
 
 
+def open_ensemble(
+    members: list[tuple[Path, Selection]], decode: Mapping[str, Any] | None = None
+) -> TrainedRun:
+    """Reads several runs, or several checkpoints of a run, as one model that translates.
+
+    At every step it takes the mean of its members' probabilities (Sutskever et al. 2014, section
+    3.6); their parameters are stacked, and one program runs them all.
+
+    Args:
+      members: workdir and checkpoint of each, as `open_run` takes them; at least one.
+      decode: fields of `config.decode`, by name, that replace those of the first run.
+
+    Returns:
+      The run; its parameters are stacked where there are several members.
+
+    Raises:
+      InputError: as `open_run`; or the members aren't of one configuration and vocabulary.
+    """
+    first, *others = (open_run(directory, which, decode) for directory, which in members)
+    if not others:
+        return first
+    for (directory, _), other in zip(members[1:], others, strict=True):
+        _check_alike(members[0][0], first, directory, other)
+    params = [run.params for run in (first, *others)]
+    stacked = devices.replicate(jax.tree.map(lambda *leaves: jnp.stack(leaves), *params))
+    model = make_model(first.config, first.vocabularies)
+    evaluator = Evaluator(model, first.config, first.vocabularies, members=len(params))
+    return dataclasses.replace(first, params=stacked, evaluator=evaluator)
+
+
+def _check_alike(path: Path, run: TrainedRun, other_path: Path, other: TrainedRun) -> None:
+    if run.vocabularies.fingerprint != other.vocabularies.fingerprint:
+        raise InputError(
+            f"--ensemble: {other_path} has other vocabularies than {path}; members must have "
+            "been trained with the same ones"
+        )
+    ours, theirs = (config_lib.to_dict(each.config) for each in (run, other))
+    if ours["model"] != theirs["model"] or ours["data"]["lowercase"] != theirs["data"]["lowercase"]:
+        raise InputError(
+            f"--ensemble: {other_path} has another model than {path}; members must differ only in "
+            "what they were trained with"
+        )
+
+
 def open_run_data(directory: Path, config: Config, say: Callable[[str], None]) -> Data:
     """Opens a run's corpus with the vocabularies that it was trained with."""
-    return open_data(config.data, directory / "vocabulary", say)
+    return open_data(config.data, Vocabularies.load(directory / "vocabulary"), say)
 
 
 def open_run_split(
@@ -98,5 +144,5 @@ def open_run_split(
     """
     data = open_run_data(directory, config, say)
     split = data.evaluation_split(name)
-    fingerprints.check(directory, data.fingerprints(split.name))
+    manifest.check_fingerprints(directory, data.fingerprints(split.name))
     return split

@@ -1,19 +1,20 @@
 """The mode `align`: links of given pairs by forced decoding, heat maps, and a page to point at."""
 
 import dataclasses
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TextIO
 
 from bahdanau_jax.data.gold_links import GoldLinks, format_line
+from bahdanau_jax.durable import write_atomically
 from bahdanau_jax.evaluation import alignment_measures
 from bahdanau_jax.evaluation.forcing import Forcing
-from bahdanau_jax.evaluation.given_pairs import GivenPairs, GivenTexts, chunks
+from bahdanau_jax.evaluation.given_pairs import GivenTexts, chunks
+from bahdanau_jax.evaluation.gold_comparison import align_pairs
 from bahdanau_jax.evaluation.trained_run import TrainedRun
-from bahdanau_jax.evaluation.word_alignment import WordAlignment, word_alignment, word_rows
+from bahdanau_jax.evaluation.word_alignment import WordAlignment
 from bahdanau_jax.reports.alignment_page import END, alignment_page
 from bahdanau_jax.terminal import counted, say
-from bahdanau_jax.workdir.directory import make, write_atomically
+from bahdanau_jax.workdir.directory import make
 
 PAGE = "alignments.html"
 LONGEST_DRAWN = 100  # words a side; longer pairs make unreadable pictures
@@ -76,26 +77,17 @@ def align(
         )
 
 
-def align_pairs(run: TrainedRun, forcing: Forcing, given: GivenPairs) -> Iterator[WordAlignment]:
-    """Yields the alignments of pairs in their order, by words; see `word_rows` for the rows."""
-    query = run.config.model.attention.query
-    found = dict(forcing.alignments(given.store))
-    for number, (texts, ids) in enumerate(zip(given.texts, given.ids, strict=True)):
-        rows = word_rows(found[number], query)
-        yield word_alignment(run.vocabularies, texts, ids, rows)
-
-
 def _draw(
     drawn: dict[int, WordAlignment], drawing: Drawing, query: str, gold: list[GoldLinks] | None
 ) -> None:
     # Imported here: Matplotlib would make every start longer.
-    from bahdanau_jax.reports import plots
+    from bahdanau_jax.reports import heat_maps
 
     directory = make(drawing.directory)
     for number, alignment in drawn.items():
         source = [*alignment.source, END]
-        picture = plots.Alignment(alignment.weights, source, alignment.target)
-        plots.heat_map(directory / f"{number + 1:04d}.png", picture)
+        picture = heat_maps.Alignment(alignment.weights, source, alignment.target)
+        heat_maps.heat_map(directory / f"{number + 1:04d}.png", picture)
     page = alignment_page(
         ((f"pair {number + 1}", alignment) for number, alignment in drawn.items()),
         title="Alignments",

@@ -1,18 +1,20 @@
 """How the outputs of one line are written: text, n-best table, alignments."""
 
 import dataclasses
-import json
 
 import numpy as np
 
 from bahdanau_jax.data.gold_links import format_line
-from bahdanau_jax.data.vocabularies import Vocabularies
 from bahdanau_jax.evaluation.alignment_measures import argmax_links
 from bahdanau_jax.evaluation.decoding import Output
 from bahdanau_jax.evaluation.trained_run import TrainedRun
-from bahdanau_jax.evaluation.word_alignment import WordAlignment, word_alignment, word_rows
+from bahdanau_jax.evaluation.word_alignment import (
+    WordAlignment,
+    alignment_json,
+    word_alignment,
+    word_rows,
+)
 from bahdanau_jax.modes.unknown_words import Lexicon, replace_unknown
-from bahdanau_jax.special_ids import EOS
 
 # What some program takes for the end of a line or of a column becomes a space in an output.
 _ONE_COLUMN = str.maketrans(dict.fromkeys("\t\n\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029", " "))
@@ -75,22 +77,3 @@ def _word_alignment(
         rows = np.concatenate([rows, np.zeros_like(rows[:1])])
     rows = word_rows(rows, run.config.model.attention.query)[:count]
     return word_alignment(run.vocabularies, (text, made), (ids, output.tokens), rows)
-
-
-def alignment_json(vocabularies: Vocabularies, ids: list[int], output: Output) -> str:
-    """Returns tokens, end marks among them, and the matrix as the model computed it.
-
-    Args:
-      vocabularies: of both sides.
-      ids: the source's tokens.
-      output: its row i is the step that produced token i.
-    """
-    target = [*output.tokens, EOS] if output.ended else output.tokens
-    return json.dumps(
-        {
-            "source": vocabularies.source.tokens([*ids, EOS]),
-            "target": vocabularies.target.tokens(target),
-            "alignment": [[round(float(x), 4) for x in row] for row in output.alignment],
-        },
-        ensure_ascii=False,
-    )

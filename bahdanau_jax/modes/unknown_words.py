@@ -8,10 +8,10 @@ from pathlib import Path
 
 import numpy as np
 
-from bahdanau_jax.data.text_files import read_lines
 from bahdanau_jax.data.vocabularies import Vocabulary
 from bahdanau_jax.errors import InputError
 from bahdanau_jax.evaluation.word_alignment import WordAlignment
+from bahdanau_jax.lines import read_lines
 from bahdanau_jax.special_ids import UNK
 
 Lexicon = dict[str, str]  # source word -> target word

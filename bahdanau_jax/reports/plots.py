@@ -1,286 +1,290 @@
-"""Figures: alignments as heat maps, training curves, scores by source length.
+"""Charts: curves, scores by source length, a Pareto front, differences with their intervals.
 
-The file's suffix says the format (`.png`, `.svg`, `.pdf`). Figures are drawn without pyplot, so
-nothing here depends on a display or on what another part of the program has drawn.
+Most are SVG elements for a page: text stays text, colours are the page's variables (`--ink`, `--c0`
+to `--c7`), so that one drawing serves light and dark, and every mark carries its figures as a
+title, which a browser shows to who points at it. The same figures give the same bytes. Charts are
+drawn without pyplot, so nothing depends on a display or on what else the program has drawn.
 """
 
-import functools
-import logging
+import io
+import math
 import os
+import warnings
+import xml.etree.ElementTree as ElementTree
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-import numpy as np
-from matplotlib import font_manager
+import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
-from matplotlib.font_manager import FontProperties
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from bahdanau_jax.errors import InputError
-from bahdanau_jax.evaluation.metrics import LengthBucket
-from bahdanau_jax.workdir.metrics_log import read_metrics
+WIDTH, HEIGHT = 640, 300  # pixels of a chart, before the page scales it
+COLOURS = 8
+ROW = 24  # pixels of a row of `intervals`
 
-CELL = 0.24  # inches for one token of a heat map
-GAP = 0.15  # inches between labels and what is beside them
-LABEL = 9.0  # points, size of a heat map's labels
-LARGEST = 40.0  # inches of a page of heat maps; a larger one is scaled down
-FIRST_FONT = "DejaVu Sans"  # comes with matplotlib
-REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
-
-_reported: set[str] = set()
+# Stand in the drawing for the page's variables.
+_CURVES = [f"#c0c0{number:02x}" for number in range(COLOURS)]
+_LINE, _MUTED, _INK = "#c0c0f0", "#c0c0f1", "#c0c0f2"
+_VARIABLES = {colour: f"var(--c{number})" for number, colour in enumerate(_CURVES)}
+_VARIABLES |= {_LINE: "var(--line)", _MUTED: "var(--muted)", _INK: "var(--ink)"}
+_SVG = "{http://www.w3.org/2000/svg}"
 
 
-class Alignment(NamedTuple):
-    """One sentence pair and how it was attended to."""
+class Curve(NamedTuple):
+    """A curve with a band."""
 
-    weights: np.ndarray  # float[T, S], from 0 to 1; row i: where target token i looked
-    source: Sequence[str]  # S tokens
-    target: Sequence[str]  # T tokens
-    title: str = ""
+    label: str
+    x: Sequence[float]
+    y: Sequence[float]
+    low: Sequence[float]  # a band of NaN isn't drawn
+    high: Sequence[float]
 
 
-def heat_map(path: str | os.PathLike[str], alignment: Alignment) -> None:
-    """Draws one alignment as Figure 3 of Bahdanau et al. 2014 does.
+class Mark(NamedTuple):
+    """A point with a name."""
 
-    Source tokens run across the top, target tokens down; black is 0, white is 1.
+    label: str
+    x: float
+    y: float
+    best: bool  # on the front
+
+
+class Interval(NamedTuple):
+    """A difference and the interval in which it lies; NaN where that isn't known."""
+
+    label: str
+    value: float
+    low: float
+    high: float
+
+
+def training_curves(curves: Sequence[Curve], quantity: str) -> str:
+    """Draws a figure against the step, each curve with its band.
 
     Args:
-      path: file to write.
-      alignment: the pair; its weights must be float[T, S].
+      curves: at least one, of at least one point each.
+      quantity: what the figure is, as `dev/wer`.
 
-    Raises:
-      ValueError: the weights' shape isn't that of the tokens.
+    Returns:
+      An `<svg>` element.
     """
-    heat_maps(path, [alignment], columns=1)
+    figure, axes = _chart("step", quantity)
+    axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
+    return _element(figure, _draw(axes, curves, "step"), f"{quantity} by step")
 
 
-def heat_maps(
-    path: str | os.PathLike[str], alignments: Sequence[Alignment], columns: int = 2
-) -> None:
-    """Draws several alignments on one page; see `heat_map`.
+def length_curves(curves: Sequence[Curve], lengths: Sequence[str], quantity: str) -> str:
+    """Draws a score against the source's length, each curve with its band.
 
     Args:
-      path: file to write.
-      alignments: at least one.
-      columns: heat maps side by side.
+      curves: as of `training_curves`; x counts the lengths from 0.
+      lengths: names of the buckets, two lines at most.
+      quantity: what the score is, as `BLEU`.
 
-    Raises:
-      ValueError: there is none, or the weights' shape isn't that of the tokens.
+    Returns:
+      An `<svg>` element.
     """
-    if not alignments:
-        raise ValueError("needs at least one alignment")
-    for weights, source, target, _ in alignments:
-        if np.shape(weights) != (len(target), len(source)):
-            raise ValueError(
-                f"weights of shape {np.shape(weights)} for {len(target)} target "
-                f"and {len(source)} source tokens"
-            )
-    font = _font("".join("".join([*a.source, *a.target, a.title]) for a in alignments))
-    panels = [_Panel(alignment, font) for alignment in alignments]
-    rows = [panels[start : start + columns] for start in range(0, len(panels), columns)]
-    widths = [max(panel.width for panel in panels[c::columns]) for c in range(len(rows[0]))]
-    heights = [max(panel.height for panel in row) for row in rows]
-    width, height = sum(widths), sum(heights)
-    scale = min(1.0, LARGEST / width, LARGEST / height)
-    figure = Figure(figsize=(width * scale, height * scale), dpi=150)
-    FigureCanvasAgg(figure)
-    for row, panel_row in enumerate(rows):
-        for column, panel in enumerate(panel_row):
-            left = sum(widths[:column]) + panel.left
-            bottom = height - sum(heights[:row]) - panel.height + GAP
-            across, down = len(panel.source) * CELL, len(panel.target) * CELL
-            box = (left / width, bottom / height, across / width, down / height)
-            panel.draw(figure.add_axes(box), scale)
-    figure.savefig(path)
+    across = "source tokens (sentences)"
+    figure, axes = _chart(across, quantity)
+    axes.set_xticks(range(len(lengths)), lengths, parse_math=False)
+    return _element(figure, _draw(axes, curves, across, lengths), f"{quantity} by {across}")
 
 
-class _Panel:
-    """One heat map of a page and the room that it needs, in inches.
+def front(marks: Sequence[Mark], cost: str, quality: str) -> str:
+    """Draws a quality against a cost, with names; those on the front are joined and bold.
 
-    Places are computed from the labels' lengths: matplotlib's own layouts draw every label several
-    times, which takes seconds on a page of many.
+    Args:
+      marks: at least one.
+      cost: what is across.
+      quality: what is up.
+
+    Returns:
+      An `<svg>` element.
     """
-
-    def __init__(self, alignment: Alignment, font: FontProperties):
-        self.weights, self.font = np.asarray(alignment.weights), font
-        self.source, self.target = _shown(alignment.source, font), _shown(alignment.target, font)
-        (self.title,) = _shown([alignment.title], font)
-        widest = [
-            max((_inches(text, font) for text in texts), default=0.0)
-            for texts in (self.target, self.source, [self.title])
-        ]
-        self.left, self.top = widest[0] + 2 * GAP, widest[1] + 2 * GAP
-        self.width = max(self.left + len(self.source) * CELL, widest[2] + GAP) + GAP
-        self.height = self.top + (CELL if self.title else 0) + len(self.target) * CELL + GAP
-
-    def draw(self, axes: Axes, scale: float) -> None:
-        axes.imshow(
-            self.weights, cmap="gray", vmin=0, vmax=1, interpolation="nearest", aspect="auto"
+    figure, axes = _chart(cost, quality)
+    axes.margins(x=0.12)
+    best = sorted((mark.x, mark.y) for mark in marks if mark.best)
+    axes.plot(*zip(*best, strict=True), color=_MUTED, linestyle="--", gid="front")
+    middle = (min(mark.x for mark in marks) + max(mark.x for mark in marks)) / 2
+    titles = {}
+    for number, mark in enumerate(marks):
+        gid, colour = f"mark{number}", _CURVES[number % COLOURS]
+        axes.plot(mark.x, mark.y, "o", color=colour, markersize=10, gid=gid)
+        titles[gid] = [f"{mark.label}: {cost} {_number(mark.x)}, {quality} {_number(mark.y)}"]
+        right = mark.x <= middle
+        axes.annotate(
+            mark.label,
+            (mark.x, mark.y),
+            (9 if right else -9, 6),
+            textcoords="offset points",
+            horizontalalignment="left" if right else "right",
+            fontsize=12,
+            fontweight="bold" if mark.best else "normal",
+            parse_math=False,
         )
-        axes.xaxis.tick_top()
-        axes.tick_params(length=0)
-        style = {"font": self.font, "fontsize": LABEL * scale, "parse_math": False}
-        axes.set_xticks(range(len(self.source)), self.source, rotation=90, **style)
-        axes.set_yticks(range(len(self.target)), self.target, **style)
-        if self.title:
-            offset = (-(self.left - GAP) * 72 * scale, self.top * 72 * scale)
-            axes.annotate(self.title, (0, 1), offset, "axes fraction", "offset points", **style)
+    return _element(figure, titles, f"{quality} against {cost}")
 
 
-def _inches(text: str, font: FontProperties) -> float:
-    """Returns how wide a label is, margins not counted."""
-    files = [font_manager.findfont(FontProperties(family=name)) for name in font.get_family()]
-    face = font_manager.get_font(files)
-    face.set_size(LABEL, 72)
-    face.set_text(text)
-    return face.get_width_height()[0] / 64 / 72
-
-
-def training_curves(
-    path: str | os.PathLike[str],
-    workdir: str | os.PathLike[str],
-    names: Sequence[str] | None = None,
-) -> None:
-    """Draws figures of `metrics.jsonl` against the step.
-
-    Figures that differ only in the split, as `train/loss` and `dev/loss`, share a panel.
+def intervals(rows: Sequence[Interval], across: str) -> str:
+    """Draws differences with their intervals, a row each, and the line of no difference.
 
     Args:
-      path: file to write.
-      workdir: directory of the run.
-      names: the figures wanted; None: all numbers but those of `speed/`.
+      rows: at least one, from top to bottom.
+      across: what the differences are, and which direction is better.
 
-    Raises:
-      InputError: there is no `metrics.jsonl`, or nothing in it to draw.
+    Returns:
+      An `<svg>` element; an interval without zero has the colour of the first curve.
     """
-    lines = read_metrics(workdir)
-    if names is None:
-        numbers = (k for line in lines for k, v in line.items() if isinstance(v, int | float))
-        found = dict.fromkeys(numbers)
-        names = [name for name in found if name != "step" and not name.startswith("speed/")]
-    panels: dict[str, dict[str, list[tuple[int, float]]]] = {}
-    for name in names:
-        points = [(x["step"], x[name]) for x in lines if isinstance(x.get(name), int | float)]
-        if points:
-            panels.setdefault(name.rsplit("/", 1)[-1], {})[name] = points
-    if not panels:
-        raise InputError(f"{workdir}: metrics.jsonl has none of the figures to draw")
-    figure = _figure(7, 1 + 2.2 * len(panels))
-    for place, (quantity, curves) in enumerate(panels.items(), 1):
-        axes = figure.add_subplot(len(panels), 1, place)
-        for name, points in curves.items():
-            steps, values = zip(*points, strict=True)
-            # A curve of a single evaluation would be invisible without a mark.
-            axes.plot(steps, values, label=name, marker="." if len(points) < 50 else "")
-        axes.set_ylabel(quantity, parse_math=False)
-        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-        _legend(axes)
-    figure.axes[-1].set_xlabel("step")
-    figure.savefig(path)
+    figure, axes = _chart(across, "", height=60 + ROW * len(rows))
+    axes.grid(False, axis="y")
+    axes.axvline(0, color=_INK, linestyle="--", linewidth=1, gid="zero")
+    axes.set_yticks(range(len(rows)), [row.label for row in rows], parse_math=False)
+    axes.set_ylim(len(rows) - 0.5, -0.5)
+    titles = {}
+    for number, row in enumerate(rows):
+        gid = f"row{number}"
+        clear = math.isfinite(row.low) and not row.low <= 0 <= row.high
+        colour = _CURVES[0] if clear else _MUTED
+        if math.isfinite(row.low):
+            axes.plot([row.low, row.high], [number] * 2, color=colour, linewidth=3, gid="bar")
+        axes.plot(row.value, number, "o", color=colour, markersize=10, gid=gid)
+        span = f"{_number(row.low)} to {_number(row.high)}"
+        titles[gid] = [f"{row.label}: {_number(row.value)} ({span})"]
+    return _element(figure, titles, across)
 
 
 def by_length(
-    path: str | os.PathLike[str], series: Mapping[str, Sequence[LengthBucket]], quantity: str
+    path: str | os.PathLike[str],
+    lengths: Sequence[str],
+    scores: Mapping[str, Sequence[float]],
+    quantity: str,
 ) -> None:
-    """Draws a score against the source's length (Bahdanau et al. 2014, Figure 2).
+    """Draws a score against the source's length (Bahdanau et al. 2014, Figure 2), into a file.
 
-    One system is drawn as bars, several as lines. Below each bucket stands its number of
-    sentences.
+    One system is drawn as bars, several as lines.
 
     Args:
-      path: file to write.
-      series: for each system's name its buckets, all from the same sentences and limits.
+      path: file to write; its suffix says the format.
+      lengths: names of the buckets, at least one, perhaps with the number of their sentences.
+      scores: of each system, one a bucket.
       quantity: what the score is, as `BLEU`.
 
     Raises:
-      ValueError: there is no bucket, or the systems' buckets differ.
+      ValueError: there is no bucket, or a system has more or fewer scores.
     """
-    buckets = [[(b.low, b.high, b.sentences) for b in system] for system in series.values()]
-    if not buckets or not buckets[0] or any(other != buckets[0] for other in buckets):
-        raise ValueError("needs at least one bucket, and the same buckets for every system")
-    places = range(len(buckets[0]))
-    figure = _figure(max(4.0, 1 + 0.9 * len(places)), 3.5)
+    if not lengths or any(len(system) != len(lengths) for system in scores.values()):
+        raise ValueError("needs at least one bucket, and a score of every system for each")
+    places = range(len(lengths))
+    size = (max(4.0, 1 + 0.9 * len(places)), 3.5)
+    figure = Figure(figsize=size, dpi=150, layout="constrained")
+    FigureCanvasAgg(figure)
     axes = figure.add_subplot()
-    for name, system in series.items():
-        scores = [bucket.score for bucket in system]
-        if len(series) == 1:
-            axes.bar(places, scores, label=name)
+    for name, system in scores.items():
+        if len(scores) == 1:
+            axes.bar(places, system, label=name)
         else:
-            axes.plot(places, scores, label=name, marker="o")
-    axes.set_xticks(places, [f"{_span(low, high)}\nn={n}" for low, high, n in buckets[0]])
+            axes.plot(places, system, label=name, marker="o")
+    axes.set_xticks(places, lengths)
     axes.set_xlabel("source length, and number of sentences")
     axes.set_ylabel(quantity, parse_math=False)
-    _legend(axes)
+    for text in axes.legend(frameon=False).get_texts():
+        text.set_parse_math(False)
     figure.savefig(path)
 
 
-def _span(low: int, high: int | None) -> str:
-    if high is None:
-        return f"{low}+"
-    return str(low) if low == high else f"{low}-{high}"
+def _chart(across: str, up: str, height: int = HEIGHT) -> tuple[Figure, Axes]:
+    """Returns an empty chart: a grid, and no frame."""
+    figure = Figure(figsize=(WIDTH / 72, height / 72), layout="constrained")  # a point is a pixel
+    FigureCanvasSVG(figure)
+    figure.patch.set_visible(False)
+    axes = figure.add_subplot()
+    axes.patch.set_visible(False)
+    axes.spines[:].set_visible(False)
+    axes.set_axisbelow(True)
+    axes.grid(color=_LINE, linewidth=1)
+    axes.tick_params(length=0, labelsize=12)
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_formatter(FuncFormatter(lambda value, _: _number(value)))
+    axes.set_xlabel(across, color=_MUTED, fontsize=12, parse_math=False)
+    axes.set_ylabel(up, color=_MUTED, fontsize=12, parse_math=False)
+    return figure, axes
 
 
-def _figure(width: float, height: float) -> Figure:
-    figure = Figure(figsize=(width, height), dpi=150, layout="constrained")
-    FigureCanvasAgg(figure)
-    return figure
+def _draw(
+    axes: Axes, curves: Sequence[Curve], across: str, names: Sequence[str] | None = None
+) -> dict[str, list[str]]:
+    """Draws curves; returns the titles of their points by the curves' ids."""
+    titles = {}
+    for number, curve in enumerate(curves):
+        gid, colour = f"curve{number}", _CURVES[number % COLOURS]
+        if all(map(math.isfinite, [*curve.low, *curve.high])):
+            edge = [*curve.x, *reversed(curve.x)], [*curve.low, *reversed(curve.high)]
+            axes.fill(*edge, color=colour, alpha=0.16, linewidth=0, gid="band")
+        axes.plot(curve.x, curve.y, color=colour, linewidth=2, marker="o", markersize=6, gid=gid)
+        titles[gid] = []
+        for x, y, low, high in zip(curve.x, curve.y, curve.low, curve.high, strict=True):
+            place = _number(x) if names is None else names[round(x)].replace("\n", " ")
+            band = f" ({_number(low)} to {_number(high)})" if math.isfinite(low) else ""
+            titles[gid].append(f"{curve.label}, {across} {place}: {_number(y)}{band}")
+    return titles
 
 
-def _legend(axes: Axes) -> None:
-    for text in axes.legend(frameon=False).get_texts():
-        text.set_parse_math(False)
+def _element(figure: Figure, titles: Mapping[str, Sequence[str]], label: str) -> str:
+    """Returns a chart as an `<svg>` element for a page.
 
-
-def _font(text: str) -> FontProperties:
-    """Returns a font, with further ones behind it for the characters that it lacks.
-
-    The fonts on the system are opened only if matplotlib's own doesn't have every character.
+    Args:
+      figure: the chart.
+      titles: of each line's marks, by the line's id.
+      label: what the chart shows, for those who can't see it.
     """
-    families = [FIRST_FONT]
-    missing = {c for c in text if not c.isspace()} - _characters(FIRST_FONT)
-    others = {family: _characters(family) & missing for family in _upright()} if missing else {}
-    while others and others[best := max(others, key=lambda family: len(others[family]))]:
-        families.append(best)
-        missing -= others[best]
-        others = {family: characters & missing for family, characters in others.items()}
-    new = missing - _reported
-    if new:
-        _reported.update(new)
-        logging.warning(
-            "no font on this system has %s; %s is drawn instead",
-            " ".join(sorted(new)[:20]) + (" and more" if len(new) > 20 else ""),
-            REPLACEMENT,
-        )
-    return FontProperties(family=families)
+    stream = io.StringIO()
+    style: Any = {"svg.fonttype": "none", "svg.hashsalt": "bahdanau_jax", "path.simplify": False}
+    style["font.sans-serif"] = ["DejaVu Sans"]  # to measure by; the page has a font of its own
+    metadata: Any = {"Date": None, "Creator": None, "Format": None, "Type": None}
+    with mpl.rc_context(style), warnings.catch_warnings():
+        # The browser draws the text, with fonts of its own; here it is only measured.
+        warnings.filterwarnings("ignore", message="Glyph .* missing")
+        figure.savefig(stream, format="svg", metadata=metadata)
+    root = ElementTree.fromstring(stream.getvalue())
+    for group in list(root.iter(f"{_SVG}g")):
+        gid = group.attrib.pop("id", "")
+        if gid in ("front", "band", "zero", "bar"):
+            group.set("class", gid)
+        for mark, title in zip(group.iter(f"{_SVG}use"), titles.get(gid, ()), strict=False):
+            _make_circle(mark, title)
+    for parent in list(root.iter()):
+        for child in list(parent):
+            if child.tag == f"{_SVG}defs" or (child.tag == f"{_SVG}g" and not len(child)):
+                parent.remove(child)
+    for element in root.iter():
+        element.tag = element.tag.removeprefix(_SVG)
+        element.attrib.pop("clip-path", None)
+        if "d" in element.attrib:
+            element.set("d", " ".join(element.attrib["d"].split()))
+    box = root.attrib["viewBox"]
+    root.attrib.clear()
+    root.attrib |= {"viewBox": box, "width": str(WIDTH), "role": "img", "aria-label": label}
+    text = ElementTree.tostring(root, encoding="unicode")
+    for colour, variable in _VARIABLES.items():
+        text = text.replace(colour, variable)
+    return text
 
 
-def _upright() -> list[str]:
-    """Returns the system's families that have the plain face that labels ask for, by name."""
-    faces = font_manager.fontManager.ttflist
-    plain = {
-        face.name for face in faces if face.style == "normal" and face.weight in (400, "normal")
-    }
-    # The font of last resort has a box for every character, which says nothing to a reader.
-    return sorted(
-        family for family in plain if not family.startswith(("Last Resort", "LastResort"))
-    )
+def _make_circle(mark: ElementTree.Element, title: str) -> None:
+    """Makes a circle of a mark, which Matplotlib draws by a link to a shape, and names it."""
+    place = {"cx": mark.attrib["x"], "cy": mark.attrib["y"]}
+    style = mark.attrib["style"]
+    mark.tag = f"{_SVG}circle"
+    mark.attrib.clear()
+    mark.attrib |= {**place, "r": "4", "style": style}
+    ElementTree.SubElement(mark, f"{_SVG}title").text = title
 
 
-@functools.cache
-def _characters(family: str) -> frozenset[str]:
-    try:
-        path = font_manager.findfont(FontProperties(family=family), fallback_to_default=False)
-        return frozenset(map(chr, font_manager.get_font(path).get_charmap()))
-    except (ValueError, RuntimeError, OSError):
-        return frozenset()
-
-
-def _shown(tokens: Sequence[str], font: FontProperties) -> list[str]:
-    """Returns tokens as they're drawn: no line breaks, a replacement for what no font has."""
-    known = frozenset(" ").union(*(_characters(family) for family in font.get_family()))
-    return [
-        "".join(c if c in known else " " if c.isspace() else REPLACEMENT for c in token)
-        for token in tokens
-    ]
+def _number(value: float) -> str:
+    """Returns a number with four digits, thousands apart."""
+    if not math.isfinite(value):
+        return "unknown"
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"

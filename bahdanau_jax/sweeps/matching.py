@@ -7,7 +7,6 @@
 import dataclasses
 import math
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 import jax
@@ -113,9 +112,7 @@ class ParameterCounter:
         """Returns the number of parameters; allocates none."""
         data, key = repr(config.data), repr((config.data, config.model))
         if data not in self._vocabularies:
-            # There is no run yet: a path below no directory holds no vocabulary.
-            nowhere = Path("/nonexistent")
-            self._vocabularies[data] = open_data(config.data, nowhere, self._say).vocabularies
+            self._vocabularies[data] = open_data(config.data, None, self._say).vocabularies
         if key not in self._counts:
             model = make_model(config, self._vocabularies[data])
             params = jax.eval_shape(lambda: initial_params(model, jax.random.key(0)))

@@ -12,9 +12,10 @@ from pathlib import Path
 import jax
 
 from bahdanau_jax.data.pipeline import Data, EvaluationSplit, open_data
+from bahdanau_jax.data.vocabularies import Vocabularies
 from bahdanau_jax.errors import InputError, RunError
 from bahdanau_jax.evaluation.trained_run import TrainedRun
-from bahdanau_jax.reports import results
+from bahdanau_jax.reports import evaluation_report
 from bahdanau_jax.runtime import devices, processes
 from bahdanau_jax.runtime.signals import Notice, Stopped
 from bahdanau_jax.sweeps import replicas, sweep
@@ -28,7 +29,7 @@ from bahdanau_jax.training.record import StepFigures
 from bahdanau_jax.training.saving import Saver
 from bahdanau_jax.training.step import TrainState, TrainSums
 from bahdanau_jax.workdir import directory as workdir
-from bahdanau_jax.workdir import fingerprints, manifest, metrics_log
+from bahdanau_jax.workdir import manifest, metrics_log
 from bahdanau_jax.workdir.checkpoints import Checkpoints
 
 
@@ -96,7 +97,7 @@ class Member:
             (self.directory / LOG).open("a", encoding="utf-8") as log,
             contextlib.redirect_stdout(log),
         ):
-            results.conclude(run, self.directory, splits)
+            evaluation_report.conclude(run, self.directory, splits)
 
     @contextlib.contextmanager
     def _failing(self):
@@ -135,11 +136,12 @@ def train_replicas(directory: Path, cells: Sequence[Cell], overrides: Sequence[s
         for cell in cells:
             workdir.check_config(directory / cell.name, cell.config)
         config = cells[0].config
-        data = open_data(config.data, directory / cells[0].name / "vocabulary", say)
+        saved = Vocabularies.load_saved(directory / cells[0].name / "vocabulary")
+        data = open_data(config.data, saved, say)
         splits = data.training_splits()
         found = data.fingerprints("train", *(split.name for split in splits))
         for cell in cells:
-            fingerprints.check(directory / cell.name, found)
+            manifest.check_fingerprints(directory / cell.name, found)
         members = [Member(cell, directory / cell.name, data) for cell in cells]
         for member in members[1:]:
             # What it reads of a configuration is the same in all: one compiled program serves them.

@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from bahdanau_jax.durable import write_atomically
 from bahdanau_jax.errors import InputError
 from bahdanau_jax.sweeps.executors import LOG, Ended, Job, command_line, last_line
 from bahdanau_jax.sweeps.grid import Cell
 from bahdanau_jax.workdir import directory as workdir
 from bahdanau_jax.workdir import metrics_log
-from bahdanau_jax.workdir.directory import write_atomically
 
 SWEEP = "sweep.json"
 FAILED = "failed.json"

@@ -16,7 +16,7 @@ from bahdanau_jax.data.pipeline import Data, EvaluationSplit
 from bahdanau_jax.evaluation.evaluator import Evaluator
 from bahdanau_jax.evaluation.metrics import higher_is_better
 from bahdanau_jax.evaluation.trained_run import make_model
-from bahdanau_jax.reports import results
+from bahdanau_jax.reports import evaluation_report
 from bahdanau_jax.runtime import devices, processes
 from bahdanau_jax.runtime.signals import Notice, Stopped
 from bahdanau_jax.terminal import Progress, counted, say, say_nothing
@@ -264,7 +264,7 @@ class Trainer:
         assert isinstance(value, float)
         better = self.loop.judge(value, step, higher_is_better(metric))
         progress.message(
-            f"step {step:,}  {dev.name}: {results.one_line(figures)}"
+            f"step {step:,}  {dev.name}: {evaluation_report.one_line(figures)}"
             + ("  (best so far)" if better else "")
         )
         return better

@@ -8,9 +8,9 @@ import numpy as np
 
 from bahdanau_jax.data.token_store import TokenStore
 from bahdanau_jax.data.vocabularies import Vocabularies, Vocabulary
+from bahdanau_jax.durable import write_atomically
 from bahdanau_jax.special_ids import EOS
 from bahdanau_jax.workdir import metrics_log
-from bahdanau_jax.workdir.directory import write_atomically
 
 DIRECTORY = "skipped"
 

@@ -6,17 +6,18 @@ from pathlib import Path
 
 from bahdanau_jax.config import Config
 from bahdanau_jax.data.pipeline import open_data
+from bahdanau_jax.data.vocabularies import Vocabularies
 from bahdanau_jax.errors import InputError
 from bahdanau_jax.evaluation.trained_run import TrainedRun
 from bahdanau_jax.fields import differences
-from bahdanau_jax.reports import results
+from bahdanau_jax.reports import evaluation_report
 from bahdanau_jax.runtime import devices, processes
 from bahdanau_jax.runtime.signals import Notice
 from bahdanau_jax.terminal import say, say_nothing
 from bahdanau_jax.training.loop import Trainer
 from bahdanau_jax.training.warm_start import WarmStart
 from bahdanau_jax.workdir import directory as workdir
-from bahdanau_jax.workdir import fingerprints, manifest
+from bahdanau_jax.workdir import manifest
 from bahdanau_jax.workdir.checkpoints import Checkpoints
 
 # What a run that goes on may be given anew; every start's values are in the manifest.
@@ -65,12 +66,13 @@ def train(
         with processes.together():
             vocabulary = directory / "vocabulary"
             new = not (vocabulary / "vocabulary.json").exists()
-            data = open_data(config.data, start.vocabulary if new and start else vocabulary, tell)
+            saved = Vocabularies.load_saved(start.vocabulary if new and start else vocabulary)
+            data = open_data(config.data, saved, tell)
             if start is not None:
                 start.check(data.vocabularies)
             splits = data.training_splits()
             found = data.fingerprints("train", *(split.name for split in splits))
-            fingerprints.check(directory, found)
+            manifest.check_fingerprints(directory, found)
             trainer = Trainer(config, directory, data, start)
         with processes.together():
             if processes.from_first(found) != found:
@@ -96,7 +98,7 @@ def train(
             if first:
                 params = devices.replicate(best.state)
                 run = TrainedRun(config, best.step, params, trainer.evaluator)
-                results.conclude(run, directory, splits)
+                evaluation_report.conclude(run, directory, splits)
             processes.from_first(None)
 
 

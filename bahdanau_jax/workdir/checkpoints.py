@@ -21,7 +21,7 @@ import jax
 import orbax.checkpoint as ocp
 from flax.traverse_util import flatten_dict
 
-from bahdanau_jax import checksums, durable
+from bahdanau_jax import durable
 from bahdanau_jax.errors import InputError, is_full
 from bahdanau_jax.runtime import processes
 from bahdanau_jax.workdir import saved_tree
@@ -198,7 +198,7 @@ class Checkpoints:
             return
         name = f"{step:08d}"
         written = self._writing / name
-        checksums.write(written)
+        durable.write_checksums(written)
         durable.confirm_tree(written)
         if best:
             # A copy and not a link, so that one bad block can't spoil both. It comes first: a run
@@ -255,7 +255,7 @@ class Checkpoints:
             found = [entry for entry in found if entry[1] == which]
         damaged = 0
         for *_, path in sorted(found, reverse=True):
-            damage = checksums.damage(path)
+            damage = durable.damage(path)
             if damage is None:
                 if damaged:
                     logging.warning("reading %s instead", path)

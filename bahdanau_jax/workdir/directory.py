@@ -1,4 +1,4 @@
-"""The directory of one run: its configuration, its lock, and files that appear whole or not at all.
+"""The directory of one run: its configuration and its lock.
 
 A workdir holds one experiment for good. A second one in the same place is refused, and so is a
 second process that would write to it.
@@ -13,33 +13,13 @@ import socket
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
-from bahdanau_jax import durable, fields
+from bahdanau_jax import fields
 from bahdanau_jax.config import Config
+from bahdanau_jax.durable import write_atomically
 from bahdanau_jax.errors import InputError
 
 CONFIG = "config.json"
 LOCK = ".lock"
-
-
-def write_atomically(path: str | os.PathLike[str], text: str) -> None:
-    """Writes a text file such that readers, and a crash, see the old content or the new.
-
-    Args:
-      path: the file; its directory must exist.
-      text: the whole content, written as UTF-8.
-    """
-    path = Path(path)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with temporary.open("w", encoding="utf-8", newline="") as stream:
-            stream.write(text)
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.replace(temporary, path)
-        durable.confirm(path.parent)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
 
 
 @contextlib.contextmanager

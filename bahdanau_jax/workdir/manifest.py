@@ -13,8 +13,8 @@ from typing import Any
 
 from bahdanau_jax import __version__, fields
 from bahdanau_jax.config import Config
+from bahdanau_jax.durable import write_atomically
 from bahdanau_jax.errors import InputError
-from bahdanau_jax.workdir.directory import write_atomically
 from bahdanau_jax.workdir.metrics_log import to_json
 
 MANIFEST = "manifest.json"
@@ -81,6 +81,32 @@ def read_starts(workdir: str | os.PathLike[str]) -> list[dict[str, Any]]:
         ) from error
 
 
+def check_fingerprints(workdir: str | os.PathLike[str], fingerprints: Mapping[str, str]) -> None:
+    """Checks that a run's data and vocabularies are still those that its starts have recorded.
+
+    Args:
+      workdir: the run's directory; one without a manifest has nothing to compare with.
+      fingerprints: by name, as from `Data.fingerprints`; a name that no start has recorded, as
+        that of a test set which came later, is passed over.
+
+    Raises:
+      InputError: one differs, and what to do; or the manifest can't be read.
+    """
+    recorded: dict[str, str] = {}
+    for start in read_starts(workdir):
+        recorded |= start["fingerprints"]
+    for name, now in fingerprints.items():
+        before = recorded.get(name, now)
+        if before != now:
+            what = "the vocabulary"
+            if name.startswith("data/"):
+                what = f"the text of the split {name.removeprefix('data/')}"
+            raise InputError(
+                f"{workdir}: {what} isn't what this run was trained with (fingerprint {before} "
+                f"then, {now} now); bring it back, or train anew with another --workdir"
+            )
+
+
 def git_state(directory: str | os.PathLike[str]) -> dict[str, Any] | None:
     """Says which commit the code in `directory` is at.
 
@@ -108,18 +134,18 @@ def git_state(directory: str | os.PathLike[str]) -> dict[str, Any] | None:
 
 def versions() -> dict[str, str]:
     """Returns the versions of Python, this package and the libraries that decide the figures."""
-    found = {"python": platform.python_version(), "bahdanau_jax": __version__}
-    return found | {name: importlib.metadata.version(name) for name in LIBRARIES}
+    ours = {"python": platform.python_version(), "bahdanau_jax": __version__}
+    return ours | {name: importlib.metadata.version(name) for name in LIBRARIES}
 
 
 def devices() -> dict[str, Any]:
     """Returns platform, kind and number of the devices, over all processes."""
     import jax  # here, so that reading a workdir's figures doesn't need it
 
-    found = jax.devices()
+    every = jax.devices()
     return {
-        "platform": found[0].platform,
-        "kind": found[0].device_kind,
-        "count": len(found),
+        "platform": every[0].platform,
+        "kind": every[0].device_kind,
+        "count": len(every),
         "processes": jax.process_count(),
     }

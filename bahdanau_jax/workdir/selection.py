@@ -1,9 +1,16 @@
-"""Which checkpoint of a run is meant, as `--checkpoint` says it."""
+"""Which checkpoint of a run is meant, as `--checkpoint` says it, and its parameters.
+
+The mean of several checkpoints is one model, often a better one than each of them (Vaswani et al.
+2017, section 6.1).
+"""
 
 import re
-from typing import Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from bahdanau_jax.errors import InputError
+
+if TYPE_CHECKING:  # reading a flag needs neither Orbax nor JAX
+    from bahdanau_jax.workdir.checkpoints import Checkpoints, Restored
 
 
 class Average(NamedTuple):
@@ -35,3 +42,34 @@ def parse_selection(text: str, flag: str = "--checkpoint") -> Selection:
         f"{flag} must be best, latest, a number of steps, or average:N for the mean of the N "
         f"newest; it is {text!r}"
     )
+
+
+def restore_selected(checkpoints: "Checkpoints", template: dict, which: Selection) -> "Restored":
+    """Reads the parameters of the checkpoint that is meant.
+
+    Args:
+      checkpoints: of the run.
+      template: the tree of the parameters.
+      which: `best`, `latest`, a step, or an `Average`.
+
+    Returns:
+      The parameters, and the step and progress of their checkpoint; of an average, of the newest.
+
+    Raises:
+      InputError: there is no such checkpoint, there are fewer than asked for, or one is damaged.
+    """
+    if not isinstance(which, Average):
+        return checkpoints.restore_params(template, which)
+    import jax  # here, so that reading a flag doesn't start it
+
+    steps = checkpoints.steps()
+    if len(steps) < which.count:
+        there = ", ".join(map(str, steps)) or "none"
+        raise InputError(
+            f"--checkpoint=average:{which.count} needs {which.count} checkpoints; those there: "
+            f"{there}"
+        )
+    restored = [checkpoints.restore_params(template, step) for step in steps[: which.count]]
+    states = [each.state for each in restored]
+    mean = jax.tree.map(lambda *leaves: sum(leaves[1:], leaves[0]) / which.count, *states)
+    return restored[0]._replace(state=mean)

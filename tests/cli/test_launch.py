@@ -305,7 +305,7 @@ RUNS = {
     "damaged configuration": (overwrite("config.json", b"{"), EVALUATE, b"", "run/config.json"),
     "misspelt configuration": (edit_config, EVALUATE, b"", "did you mean model.attention.score?"),
     "damaged manifest": (overwrite("manifest.json", b"{"), TRAIN, b"", "manifest.json"),
-    "invalid UTF-8": (None, TRANSLATE, b"f\xe9d\n", "input line 1 is not valid UTF-8"),
+    "invalid UTF-8": (None, TRANSLATE, b"f\xe9d\n", "input, line 1: not UTF-8"),
 }
 
 

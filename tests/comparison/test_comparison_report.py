@@ -3,7 +3,7 @@ import shutil
 
 import pytest
 
-from bahdanau_jax.comparison.comparison_report import PAGE, TABLE, report
+from bahdanau_jax.comparison.report import PAGE, TABLE, report
 from bahdanau_jax.fields import to_json
 from bahdanau_jax.sweeps import grid, sweep
 from bahdanau_jax.workdir import directory as workdir

@@ -65,12 +65,12 @@ def test_the_second_opening_reads_no_training_text_and_a_change_is_seen(
     text, tmp_path, monkeypatch
 ):
     monkeypatch.setattr(pipeline, "cache_directory", lambda: tmp_path / "cache")
-    known = open_data(settings(text), tmp_path / "none", print).fingerprints("train")
+    known = open_data(settings(text), None, print).fingerprints("train")
     read = []
     monkeypatch.setattr(Corpus, "fingerprint", lambda self, split: read.append(split) or "f" * 16)
-    assert open_data(settings(text), tmp_path / "none", print).fingerprints("train") == known
+    assert open_data(settings(text), None, print).fingerprints("train") == known
     assert read == []
     os.utime(text / "train.tsv", (OLD, OLD + 5))
-    assert open_data(settings(text), tmp_path / "none", print).fingerprints("train") != known
+    assert open_data(settings(text), None, print).fingerprints("train") != known
     assert read == ["train"]
     assert file_stamps.stamp([], "nothing to look at") is None

@@ -6,6 +6,7 @@ import tiny
 
 from bahdanau_jax.config import DataConfig
 from bahdanau_jax.data.pipeline import open_data
+from bahdanau_jax.data.vocabularies import Vocabularies
 from bahdanau_jax.errors import InputError
 from bahdanau_jax.runtime.setup import cache_directory
 from bahdanau_jax.special_ids import EOS, PAD, UNK
@@ -21,6 +22,11 @@ def files(directory):
     return {path: path.stat().st_mtime_ns for path in directory.rglob("*") if path.is_file()}
 
 
+def open_saved(config, directory, say):
+    """Opens the corpus with the vocabularies that lie in a workdir, or with new ones."""
+    return open_data(config, Vocabularies.load_saved(directory / "vocabulary"), say)
+
+
 def ids(fill, store, width=20):
     rows = fill(np.arange(len(store)), len(store), width)
     return [row[row != PAD].tolist() for row in rows]
@@ -32,7 +38,7 @@ def test_what_can_be_made_again_lies_in_the_users_cache_directory(config, tmp_pa
 
 def test_a_new_run_builds_its_vocabularies_from_the_training_split_and_keeps_them(config, tmp_path):
     said = []
-    data = open_data(config, tmp_path / "vocabulary", said.append)
+    data = open_saved(config, tmp_path, said.append)
     assert not (tmp_path / "vocabulary").exists()  # the loop saves them when all has been read
     data.vocabularies.save(tmp_path / "vocabulary")
     # Six letters each, and the four special entries; the capitals stand with spaces between.
@@ -45,26 +51,26 @@ def test_a_new_run_builds_its_vocabularies_from_the_training_split_and_keeps_the
 
     written = files(tmp_path / "vocabulary")
     said.clear()
-    again = open_data(config, tmp_path / "vocabulary", said.append)
+    again = open_saved(config, tmp_path, said.append)
     assert again.vocabularies.fingerprint == data.vocabularies.fingerprint
     assert files(tmp_path / "vocabulary") == written
     assert not any("building" in text for text in said)
 
 
 def test_a_run_keeps_its_vocabularies_when_the_text_changes(config, tmp_path):
-    data = open_data(config, tmp_path / "vocabulary", lambda _: None)
+    data = open_saved(config, tmp_path, lambda _: None)
     data.vocabularies.save(tmp_path / "vocabulary")
     before = data.fingerprints("train")
     path = Path(config.source.removeprefix("tsv:")) / "train.tsv"
     path.write_text("xyz\tX Y Z\n" * 9)
-    after = open_data(config, tmp_path / "vocabulary", lambda _: None)
+    after = open_saved(config, tmp_path, lambda _: None)
     assert after.fingerprints("train")["data/train"] != before["data/train"]
     assert after.fingerprints()["vocabularies"] == before["vocabularies"]
     assert ids(after.training_store(lambda _: None).sources, range(9)) == [[UNK] * 3 + [EOS]] * 9
 
 
 def test_the_training_text_is_turned_into_ids_once(config, tmp_path):
-    data = open_data(config, tmp_path / "vocabulary", lambda _: None)
+    data = open_saved(config, tmp_path, lambda _: None)
     data.vocabularies.save(tmp_path / "vocabulary")
     said = []
     store = data.training_store(said.append)
@@ -81,7 +87,9 @@ def test_the_training_text_is_turned_into_ids_once(config, tmp_path):
     made = files(cache_directory())
     assert made
     said.clear()
-    again = open_data(config, tmp_path / "vocabulary", said.append).training_store(said.append)
+    again = open_data(
+        config, Vocabularies.load_saved(tmp_path / "vocabulary"), said.append
+    ).training_store(said.append)
     assert said == [f"reading {config.source}"]
     assert ids(again.sources, again) == ids(store.sources, store)
     assert files(cache_directory()) == made
@@ -90,7 +98,7 @@ def test_the_training_text_is_turned_into_ids_once(config, tmp_path):
 def test_other_text_and_other_vocabularies_have_stores_of_their_own(config, tmp_path):
     def store(name):
         said = []
-        data = open_data(config, tmp_path / name, lambda _: None)
+        data = open_data(config, None, lambda _: None)
         return data.training_store(said.append), any("turning" in text for text in said)
 
     first, made = store("first")
@@ -109,7 +117,7 @@ def test_other_text_and_other_vocabularies_have_stores_of_their_own(config, tmp_
 
 
 def test_a_damaged_store_is_made_anew(config, tmp_path):
-    data = open_data(config, tmp_path / "vocabulary", lambda _: None)
+    data = open_saved(config, tmp_path, lambda _: None)
     whole = ids(data.training_store(lambda _: None).sources, range(tiny.PAIRS))
     for path in cache_directory().rglob("source_ids.npy"):
         path.write_bytes(path.read_bytes()[:-3])
@@ -119,7 +127,7 @@ def test_a_damaged_store_is_made_anew(config, tmp_path):
 
 
 def test_an_evaluation_split_has_a_pair_a_reference_and_a_source_an_example(config, tmp_path):
-    data = open_data(config, tmp_path / "vocabulary", lambda _: None)
+    data = open_saved(config, tmp_path, lambda _: None)
     split = data.evaluation_split("validation")
     assert split.name == "dev"
     assert len(split.examples) == len(split.sources) == tiny.DEV
@@ -138,21 +146,21 @@ def test_an_evaluation_split_has_a_pair_a_reference_and_a_source_an_example(conf
 
 
 def test_a_split_that_is_not_there_names_those_that_are(config, tmp_path):
-    data = open_data(config, tmp_path / "vocabulary", lambda _: None)
+    data = open_saved(config, tmp_path, lambda _: None)
     with pytest.raises(InputError, match="no split newstest; its splits: train, dev, test"):
         data.evaluation_split("newstest")
 
 
 def test_an_empty_split_is_refused(config, tmp_path):
     (Path(config.source.removeprefix("tsv:")) / "dev.tsv").write_text("")
-    data = open_data(config, tmp_path / "vocabulary", lambda _: None)
+    data = open_saved(config, tmp_path, lambda _: None)
     with pytest.raises(InputError, match="the split dev is empty"):
         data.evaluation_split("dev")
 
 
 def test_lower_case_reaches_vocabularies_stores_and_splits(config, tmp_path):
     config.lowercase = True
-    data = open_data(config, tmp_path / "vocabulary", lambda _: None)
+    data = open_saved(config, tmp_path, lambda _: None)
     assert UNK not in data.vocabularies.target.encode("f e d")
     assert data.vocabularies.target.encode("F E D") == [UNK] * 3
     split = data.evaluation_split("test")
@@ -162,15 +170,19 @@ def test_lower_case_reaches_vocabularies_stores_and_splits(config, tmp_path):
 
 def test_a_joint_vocabulary_is_one(config, tmp_path):
     config.vocabulary.target_kind, config.vocabulary.joint = "", True
-    made = open_data(config, tmp_path / "vocabulary", lambda _: None).vocabularies
+    made = open_data(
+        config, Vocabularies.load_saved(tmp_path / "vocabulary"), lambda _: None
+    ).vocabularies
     made.save(tmp_path / "vocabulary")
     assert made.joint
     assert made.source.size == 4 + 6 + 6 + 1  # both cases and the space
-    assert open_data(config, tmp_path / "vocabulary", lambda _: None).vocabularies.joint
+    assert open_data(
+        config, Vocabularies.load_saved(tmp_path / "vocabulary"), lambda _: None
+    ).vocabularies.joint
 
 
 def test_a_source_that_is_not_there_makes_no_vocabulary(tmp_path):
     config = DataConfig(source=f"tsv:{tmp_path / 'nowhere'}")
     with pytest.raises(InputError, match="is no directory"):
-        open_data(config, tmp_path / "vocabulary", lambda _: None)
+        open_saved(config, tmp_path, lambda _: None)
     assert not (tmp_path / "vocabulary").exists()

@@ -5,8 +5,8 @@ import pytest
 
 from bahdanau_jax.config import DataConfig
 from bahdanau_jax.data.corpus import Corpus, Example
-from bahdanau_jax.data.text_files import read_pairs
 from bahdanau_jax.errors import InputError
+from bahdanau_jax.lines import read_pairs
 
 
 @pytest.fixture

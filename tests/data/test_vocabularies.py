@@ -3,7 +3,7 @@ import threading
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bahdanau_jax.config import VocabularyConfig
@@ -182,6 +182,7 @@ def test_saved_and_loaded_is_the_same(vocabulary, tmp_path):
     assert [file.name for file in tmp_path.iterdir()] == [path.name]
 
 
+@settings(deadline=None)  # each example waits for the disk
 @given(st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=9), min_size=1))
 def test_any_characters_survive_the_file(tmp_path_factory, texts):
     texts = [*texts, "x"]

@@ -8,8 +8,10 @@ from hypothesis import strategies as st
 from bahdanau_jax.data.gold_links import GoldLinks, parse_line
 from bahdanau_jax.evaluation.alignment_measures import (
     LinkCounts,
+    accuracy,
     argmax_links,
     count_links,
+    diagnostics,
     diagonal_links,
     links,
     threshold_links,
@@ -125,3 +127,61 @@ def test_the_diagonal_runs_through_the_middles_of_the_words():
             mirrored = {(source - 1 - i, target - 1 - j) for i, j in found}
             ties = {j for j in range(target) if (2 * j + 1) * source % (2 * target) == 0}
             assert {x for x in mirrored ^ found if x[1] not in ties} == set()
+
+
+def test_alignments_are_right_where_the_known_position_has_the_largest_weight():
+    first = np.array([[0.2, 0.5, 0.3], [0.6, 0.3, 0.1], [0.0, 0.0, 1.0]])
+    second = np.array([[0.4, 0.6]])
+    assert accuracy([first], [[1, 0, 2]]) == 100
+    assert accuracy([first], [[1, 2, 2]]) == pytest.approx(200 / 3)
+    # Positions are counted over all outputs and divided once: 2 of 4, and not the mean of 1/3, 1.
+    assert accuracy([first, second], [[1, 2, 0], [1]]) == 50
+
+
+def test_rows_behind_the_known_ones_do_not_count_and_missing_rows_are_wrong():
+    weights = np.eye(3)
+    assert accuracy([weights], [[0, 1]]) == 100
+    assert accuracy([weights], [[0, 1, 2, 2]]) == 75
+    assert accuracy([np.zeros((0, 3))], [[0, 1]]) == 0
+    assert math.isnan(accuracy([weights], [[]]))
+    with pytest.raises(ValueError, match="zip"):
+        accuracy([weights], [])
+
+
+def test_uniform_and_one_hot_alignments_have_known_figures():
+    uniform = diagnostics([np.full((3, 5), 0.2, np.float32)])
+    assert uniform["entropy"] == pytest.approx(math.log(5))
+    assert uniform["end_weight"] == pytest.approx(20)
+    assert uniform["unattended"] == pytest.approx(75)  # of equals the first token has the most
+
+    hot = diagnostics([np.eye(4)[[0, 2, 0, 3]]])
+    assert hot["entropy"] == 0
+    assert hot["end_weight"] == pytest.approx(25)
+    assert hot["unattended"] == pytest.approx(100 / 3)
+
+
+def test_figures_are_sums_over_all_sentences_as_loops_compute_them():
+    chance = np.random.default_rng(0)
+    shapes = [(3, 4), (1, 2), (6, 9), (2, 1)]
+    alignments = [chance.dirichlet(np.ones(s), t) for t, s in shapes]
+    entropies, ends, seen, tokens = [], [], 0, 0
+    for alignment in alignments:
+        for row in alignment:
+            entropies.append(-sum(a * math.log(a) for a in row))
+            ends.append(row[-1])
+        heaviest = {max(range(len(row)), key=lambda j: row[j]) for row in alignment}
+        seen += sum(j in heaviest for j in range(alignment.shape[1] - 1))
+        tokens += alignment.shape[1] - 1
+    found = diagnostics(alignments)
+    assert found["entropy"] == pytest.approx(np.mean(entropies))
+    assert found["end_weight"] == pytest.approx(100 * np.mean(ends))
+    assert found["unattended"] == pytest.approx(100 * (1 - seen / tokens))
+
+
+def test_nothing_to_count_is_no_number():
+    for alignments in ([], [np.zeros((0, 4))], [np.zeros((2, 4))]):
+        found = diagnostics(alignments)
+        assert math.isnan(found["entropy"])
+        assert math.isnan(found["end_weight"])
+    assert math.isnan(diagnostics([])["unattended"])
+    assert diagnostics([np.zeros((2, 4))])["unattended"] == 100

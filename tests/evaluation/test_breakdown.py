@@ -9,8 +9,7 @@ from bahdanau_jax.data.token_store import TokenStore
 from bahdanau_jax.data.vocabularies import Vocabularies, build
 from bahdanau_jax.evaluation import breakdown, metrics
 from bahdanau_jax.evaluation.alignment_measures import LinkCounts
-from bahdanau_jax.evaluation.evaluator import Likelihood, error_rates, text_scores
-from bahdanau_jax.evaluation.sentence_scores import SentenceSums
+from bahdanau_jax.evaluation.breakdown import SentenceSums
 
 SOURCES = ["a b", "a b c", "c", "b b b b x", "a a a a a a", "x"]
 REFERENCES = [
@@ -36,28 +35,28 @@ SPLIT = EvaluationSplit(
     NONE,
     NONE,
 )
-LIKELIHOOD = Likelihood(np.arange(1.0, 8), np.array([7, 7, 6, 7, 6, 8, 5]))
+NLL, TOKENS = np.arange(1.0, 8), np.array([7, 7, 6, 7, 6, 8, 5])
 
 
 def sums_of(kind="bleu"):
-    return breakdown.split_sums(kind, TEXTS, SPLIT, LIKELIHOOD)
+    return breakdown.split_sums(kind, TEXTS, SPLIT, NLL, TOKENS)
 
 
 def test_sums_over_all_sentences_give_the_figures_of_the_whole():
-    sums, whole = sums_of(), text_scores(TEXTS, list(REFERENCES))
+    sums, whole = sums_of(), metrics.figures("bleu", TEXTS, list(REFERENCES))
     for name in ("bleu", "chrf", "ter", "exact_match"):
         assert sums[name].figure() == pytest.approx(whole[name]), name
-    rates, whole = sums_of("error_rate"), error_rates(TEXTS, list(REFERENCES))
+    rates, whole = sums_of("error_rate"), metrics.figures("error_rate", TEXTS, list(REFERENCES))
     for name in ("per", "wer"):
         assert rates[name].figure() == pytest.approx(whole[name]), name
-    mean = LIKELIHOOD.nll.sum() / LIKELIHOOD.tokens.sum()
+    mean = NLL.sum() / TOKENS.sum()
     assert sums["perplexity"].figure() == pytest.approx(math.exp(mean))
 
 
 def test_a_part_has_the_figures_of_its_sentences_alone():
     for part in ([0, 2], [1], [3, 4, 5]):
         texts, known = [TEXTS[n] for n in part], [REFERENCES[n] for n in part]
-        alone = text_scores(texts, known)
+        alone = metrics.figures("bleu", texts, known)
         for name in ("bleu", "chrf", "ter", "exact_match"):
             assert sums_of()[name].figure(part) == pytest.approx(alone[name], abs=1e-6), name
     # The second example has two references, hence two entries of the likelihood.

@@ -7,8 +7,9 @@ import tiny
 
 from bahdanau_jax.data.pipeline import EvaluationSplit, open_data
 from bahdanau_jax.data.token_store import TokenStore
-from bahdanau_jax.evaluation import metrics
-from bahdanau_jax.evaluation.evaluator import Evaluator, error_rates, text_scores
+from bahdanau_jax.data.vocabularies import Vocabularies
+from bahdanau_jax.evaluation import alignment_measures, metrics
+from bahdanau_jax.evaluation.evaluator import Evaluator
 from bahdanau_jax.evaluation.trained_run import make_model, open_run
 from bahdanau_jax.special_ids import EOS
 
@@ -23,7 +24,8 @@ def run(trained):
 
 @pytest.fixture(scope="module")
 def split(trained):
-    data = open_data(trained.config.data, trained.directory / "vocabulary", lambda _: None)
+    vocabularies = Vocabularies.load(trained.directory / "vocabulary")
+    data = open_data(trained.config.data, vocabularies, lambda _: None)
     return data.evaluation_split("dev")
 
 
@@ -120,7 +122,10 @@ def test_figures_are_sums_over_all_references_and_counts_of_examples(run, split)
     right = sum(t in e.references for t, e in zip(texts, split.examples, strict=True))
     assert figures["exact_match"] == pytest.approx(100 * right / tiny.DEV)
     assert figures["wer"] == pytest.approx(100 - figures["exact_match"])
-    assert figures | error_rates(texts, [e.references for e in split.examples]) == figures
+    assert (
+        figures | metrics.figures("error_rate", texts, [e.references for e in split.examples])
+        == figures
+    )
     assert "alignment_accuracy" not in figures
 
 
@@ -128,7 +133,7 @@ def test_where_the_alignment_is_known_its_share_of_right_positions_is_a_figure(r
     known = [[0] * max(1, len(example.references[0].split())) for example in split.examples]
     figures, outputs = run.evaluator.evaluate(run.params, split._replace(alignments=known))
     alignments = [output.alignment for output in outputs]
-    assert figures["alignment_accuracy"] == metrics.alignment_accuracy(alignments, known)
+    assert figures["alignment_accuracy"] == alignment_measures.accuracy(alignments, known)
 
 
 def test_output_stops_at_its_own_sentences_limit(run, monkeypatch):
@@ -141,7 +146,7 @@ def test_output_stops_at_its_own_sentences_limit(run, monkeypatch):
         assert len(output.tokens) == 2 * (len(word) + 1) + 10
         assert output.alignment.shape == (len(output.tokens), len(word) + 1)
     split = EvaluationSplit("dev", [], store, store)
-    monkeypatch.setattr("bahdanau_jax.evaluation.evaluator.error_rates", lambda *_: {})
+    monkeypatch.setattr("bahdanau_jax.evaluation.metrics.figures", lambda *_: {})
     assert run.evaluator.evaluate(params, split)[0]["unended"] == len(WORDS)
 
 
@@ -152,7 +157,7 @@ def test_no_sentences_give_no_outputs(run):
 
 
 def test_error_rates_take_the_closest_reference():
-    rates = error_rates(["A B", "A", ""], [("A C", "A B"), ("B",), ("A B",)])
+    rates = metrics.figures("error_rate", ["A B", "A", ""], [("A C", "A B"), ("B",), ("A B",)])
     assert rates["per"] == pytest.approx(100 * 3 / 5)
     assert rates["wer"] == pytest.approx(100 * 2 / 3)
     assert rates["exact_match"] == pytest.approx(100 / 3)
@@ -160,14 +165,14 @@ def test_error_rates_take_the_closest_reference():
 
 def test_text_scores_carry_signatures_and_know_a_perfect_output():
     texts = ["the cat sat on the mat", "a dog ran across the road"]
-    scores = text_scores(texts, [(text,) for text in texts])
+    scores = metrics.figures("bleu", texts, [(text,) for text in texts])
     assert scores["bleu"] == pytest.approx(100)
     assert scores["chrf"] == pytest.approx(100)
     assert scores["ter"] == 0
     assert scores["exact_match"] == 100
     for name in ("bleu", "chrf", "ter"):
         assert "version:" in str(scores[f"{name}_signature"])
-    worse = text_scores(["the cat sat on a mat", "a dog"], [(text,) for text in texts])
+    worse = metrics.figures("bleu", ["the cat sat on a mat", "a dog"], [(text,) for text in texts])
     assert float(worse["bleu"]) < 100
     assert float(worse["ter"]) > 0
     assert worse["exact_match"] == 0

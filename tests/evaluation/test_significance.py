@@ -6,12 +6,10 @@ import pytest
 from scipy import stats
 
 from bahdanau_jax.evaluation.significance import (
-    Difference,
     bootstrap,
     difference,
     holm,
     summary,
-    verdict,
 )
 
 
@@ -115,7 +113,6 @@ def test_equal_runs_do_not_differ():
 def test_nothing_is_claimed_of_two_figures_alone():
     found = difference([4.0], [5.0])
     assert math.isnan(found.p) and math.isnan(found.low)
-    assert "say nothing of the noise" in verdict("a", "b", found, math.nan, "WER", False)
 
 
 def test_holms_adjustment_is_that_of_the_textbook():
@@ -123,50 +120,3 @@ def test_holms_adjustment_is_that_of_the_textbook():
     assert holm([0.9, 0.8]) == [1.0, 1.0]
     adjusted = holm([math.nan, 0.02])
     assert math.isnan(adjusted[0]) and adjusted[1] == 0.02
-
-
-def found(value, low, high, p=0.01, seeds=3):
-    return Difference(value, (low, high), p, low, high, p, seeds)
-
-
-@pytest.mark.parametrize(
-    ("difference", "adjusted", "higher", "said"),
-    [
-        (
-            found(-0.8, -1.4, -0.2),
-            0.01,
-            False,
-            "additive is better than dot by 0.80 WER; 95 % interval 0.20 to 1.40; 3 seeds",
-        ),
-        (
-            found(-0.8, -1.4, -0.2),
-            0.01,
-            True,
-            "dot is better than additive by 0.80 WER; 95 % interval 0.20 to 1.40; 3 seeds",
-        ),
-        (
-            found(12.34, 11.0, 13.68),
-            0.001,
-            False,
-            "dot is better than additive by 12.3 WER; 95 % interval 11.0 to 13.7; 3 seeds",
-        ),
-        (
-            found(0.8, -0.2, 1.8, 0.2),
-            0.4,
-            False,
-            "additive and dot: no difference beyond the noise (0.80 WER; 95 % interval -0.20 to "
-            "1.80; 3 seeds)",
-        ),
-    ],
-)
-def test_a_verdict_is_a_plain_sentence(difference, adjusted, higher, said):
-    assert verdict("additive", "dot", difference, adjusted, "WER", higher) == said
-
-
-def test_a_pair_that_chance_may_have_found_is_not_called_better():
-    said = verdict("additive", "dot", found(-0.8, -1.5, -0.1, 0.03), 0.3, "WER", False)
-    assert said.startswith(
-        "additive may be better than dot by 0.80 WER; 95 % interval 0.10 to 1.50"
-    )
-    said = verdict("a", "b", found(-0.8, -1.5, -0.1, 0.03, seeds=1), 0.03, "WER", False)
-    assert "1 seed, so the noise between seeds isn't known" in said

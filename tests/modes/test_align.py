@@ -9,9 +9,10 @@ from bahdanau_jax.data.gold_links import parse_line
 from bahdanau_jax.data.token_store import TokenStore
 from bahdanau_jax.evaluation.forcing import Forcing
 from bahdanau_jax.evaluation.given_pairs import GivenTexts, chunks
+from bahdanau_jax.evaluation.gold_comparison import align_pairs
 from bahdanau_jax.evaluation.trained_run import open_run
 from bahdanau_jax.modes import align as mode
-from bahdanau_jax.modes.align import Drawing, align, align_pairs
+from bahdanau_jax.modes.align import Drawing, align
 from bahdanau_jax.reports import plots
 
 PAIRS = [("fed", "F E D"), ("cafe", "C A F"), ("a", ""), ("", "A"), ("", ""), ("zz", "Q Q F")]

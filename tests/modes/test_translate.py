@@ -14,10 +14,9 @@ import tiny
 from bahdanau_jax import lines as line_files
 from bahdanau_jax.data.token_store import TokenStore
 from bahdanau_jax.errors import InputError
-from bahdanau_jax.evaluation.ensemble import open_ensemble
 from bahdanau_jax.evaluation.evaluator import Evaluator
 from bahdanau_jax.evaluation.forcing import Forcing
-from bahdanau_jax.evaluation.trained_run import make_model, open_run
+from bahdanau_jax.evaluation.trained_run import make_model, open_ensemble, open_run
 from bahdanau_jax.modes import translate as mode
 from bahdanau_jax.modes.hypothesis_lines import Wanted
 from bahdanau_jax.modes.translate import TEXT_ALONE, translate
@@ -103,7 +102,7 @@ def test_other_forms_of_line_ends_within_a_line_divide_nothing(run):
 def test_invalid_utf_8_names_the_line_and_what_came_before_it_is_written(run, monkeypatch):
     monkeypatch.setattr(mode, "CHUNK", 2)
     out = io.StringIO()
-    with pytest.raises(InputError, match=r"input line 4 is not valid UTF-8 \(byte 2\)"):
+    with pytest.raises(InputError, match=r"input, line 4: not UTF-8 \(byte 2\)"):
         translate(run, io.BytesIO(b"fed\n\nf\nf\xe9d\nfed\n"), out)
     assert out.getvalue().count("\n") == 3
 
@@ -290,7 +289,7 @@ def test_members_of_an_ensemble_must_be_alike(run, trained, monkeypatch):
     other = copy.deepcopy(run.config)
     other.model.gru_reset = "after"
     runs = iter([run, dataclasses.replace(run, config=other)])
-    monkeypatch.setattr("bahdanau_jax.evaluation.ensemble.open_run", lambda *_: next(runs))
+    monkeypatch.setattr("bahdanau_jax.evaluation.trained_run.open_run", lambda *_: next(runs))
     with pytest.raises(InputError, match="other has another model than one"):
         open_ensemble([(Path("one"), "best"), (Path("other"), "best")])
 

@@ -11,6 +11,7 @@ from launching import launch
 
 from bahdanau_jax.data.gold_links import parse_line
 from bahdanau_jax.data.pipeline import open_data
+from bahdanau_jax.data.vocabularies import Vocabularies
 from bahdanau_jax.evaluation.gold_comparison import compare_with_gold
 from bahdanau_jax.evaluation.trained_run import open_run
 from bahdanau_jax.reports.evaluation_report import part_lines, write_parts
@@ -76,7 +77,8 @@ def test_scores_of_text_come_in_parts_too(trained, tmp_path):
     config = copy.deepcopy(run.config)
     config.evaluation.metrics = "bleu"
     other = dataclasses.replace(run, config=config)
-    data = open_data(config.data, trained.directory / "vocabulary", lambda _: None)
+    vocabularies = Vocabularies.load(trained.directory / "vocabulary")
+    data = open_data(config.data, vocabularies, lambda _: None)
     split = data.evaluation_split("test")
     gold = split._replace(links=[parse_line("0-0")] * tiny.TEST)
     measured = run.evaluator.measure(run.params, split)

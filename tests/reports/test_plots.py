@@ -1,33 +1,54 @@
-import logging
-import subprocess
-import sys
+import math
+import re
+import xml.etree.ElementTree as ElementTree
 
-import numpy as np
 import pytest
-from matplotlib import image
 
-from bahdanau_jax.errors import InputError
-from bahdanau_jax.evaluation.metrics import LengthBucket
 from bahdanau_jax.reports import plots
-from bahdanau_jax.reports.plots import Alignment, by_length, heat_map, heat_maps, training_curves
-from bahdanau_jax.workdir.metrics_log import MetricsWriter
+from bahdanau_jax.reports.plots import Curve, Interval, Mark, by_length
 
-MISSING = "\U0010fffd"  # for private use: no font has it
+NAN = math.nan
+RISING = Curve("a<b", [0, 10, 20], [1.0, 3.0, 2.0], [0.5, 2.5, 1.5], [1.5, 3.5, 2.5])
+LEVEL = Curve("b", [0, 10, 20], [2.0, 2.0, 2.0], [NAN] * 3, [NAN] * 3)
 
 
-@pytest.fixture(autouse=True)
-def nothing_reported_yet(monkeypatch):
-    monkeypatch.setattr(plots, "_reported", set())
+def parse(svg):
+    root = ElementTree.fromstring(svg)
+    assert root.tag == "svg"
+    return root
+
+
+def number(element, name):
+    return float(element.get(name) or "nan")
+
+
+def titles(root):
+    return [element.text for element in root.iter("title")]
+
+
+def places(root):
+    return [(number(e, "cx"), number(e, "cy")) for e in root.iter("circle")]
+
+
+def groups(root, name):
+    """Returns the paths of the groups of a class, each as its (x, y)."""
+    paths = []
+    for group in root.iter("g"):
+        if group.get("class") == name:
+            (path,) = group.iter("path")
+            numbers = [float(x) for x in re.findall(r"-?[0-9.]+", path.get("d") or "")]
+            paths.append(list(zip(numbers[::2], numbers[1::2], strict=True)))
+    return paths
 
 
 def figure_of(monkeypatch):
-    """Returns a list that will hold the figure saved last."""
+    """Returns a list that will hold the figures saved."""
     figures = []
     save = plots.Figure.savefig
 
-    def keep(figure, path):
+    def keep(figure, *args, **kwargs):
         figures.append(figure)
-        save(figure, path)
+        save(figure, *args, **kwargs)
 
     monkeypatch.setattr(plots.Figure, "savefig", keep)
     return figures
@@ -37,150 +58,113 @@ def labels(ticks):
     return [text.get_text() for text in ticks]
 
 
-def test_source_runs_across_the_top_and_target_down(tmp_path, monkeypatch):
-    figures = figure_of(monkeypatch)
-    weights = np.array([[1.0, 0.0, 0.0], [0.25, 0.5, 0.25]])
-    heat_map(tmp_path / "a.png", Alignment(weights, ["x", "y", "z"], ["p", "q"]))
-    (axes,) = figures[0].axes
-    assert labels(axes.get_xticklabels()) == ["x", "y", "z"]
-    assert labels(axes.get_yticklabels()) == ["p", "q"]
-    assert axes.xaxis.get_ticks_position() == "top"
-    assert axes.get_ylim() == (1.5, -0.5)
-    (shown,) = axes.images
-    np.testing.assert_array_equal(shown.get_array(), weights)
+def test_curves_are_higher_where_the_value_is_and_bands_hold_them():
+    root = parse(plots.training_curves([RISING, LEVEL], "WER"))
+    dots = places(root)
+    assert dots[1][1] < dots[2][1] < dots[0][1]  # down is more in SVG
+    assert dots[0][0] < dots[1][0] < dots[2][0]
+    (band,) = groups(root, "band")  # the other's isn't known
+    assert len({*band}) == 6
+    assert min(y for _, y in band) < dots[1][1] and max(y for _, y in band) > dots[0][1]
+    assert titles(root)[0] == "a<b, step 0: 1 (0.5 to 1.5)"
+    assert titles(root)[3] == "b, step 0: 2"
+    strokes = re.findall(r"var\(--c[0-9]\)", " ".join(e.get("style") or "" for e in root.iter()))
+    assert {*strokes} == {"var(--c0)", "var(--c1)"}
 
 
-def test_black_is_zero_and_white_is_one_whatever_the_largest_weight(tmp_path):
-    heat_map(tmp_path / "a.png", Alignment(np.full((1, 2), 0.5), ["", ""], [""]))
-    grey = image.imread(tmp_path / "a.png")[..., 0]
-    assert np.isclose(grey, 0.5, atol=0.01).mean() > 0.1
-    heat_map(tmp_path / "b.png", Alignment(np.array([[0.0, 1.0]]), ["", ""], [""]))
-    picture = image.imread(tmp_path / "b.png")[..., 0]
-    inside = picture[:, picture.min(axis=0) < 0.5]
-    assert (inside[:, : inside.shape[1] // 3] == 0).mean() > 0.2
+def test_a_long_curve_keeps_every_point_and_its_title():
+    steps = list(range(0, 90_000, 300))
+    curve = Curve("a", steps, [1.0] * 300, [NAN] * 300, [NAN] * 300)
+    root = parse(plots.training_curves([curve], "loss"))
+    assert len(places(root)) == 300
+    assert titles(root)[-1] == "a, step 89,700: 1"
 
 
-def test_cells_are_square_and_labels_stay_on_the_page(tmp_path, monkeypatch):
-    figures = figure_of(monkeypatch)
-    draw = np.random.default_rng(0)
-    pairs = []
-    for s, t in [(3, 12), (15, 2), (1, 1)]:
-        source = [f"source-{'m' * i}" for i in range(s)]
-        target = ["W" * i for i in range(t)]
-        pairs.append(Alignment(draw.dirichlet(np.ones(s), t), source, target, "pair of sentences"))
-    heat_maps(tmp_path / "a.png", pairs)
-    (figure,) = figures
-    page = figure.bbox
-    for axes, pair in zip(figure.axes, pairs, strict=True):
-        box = axes.get_window_extent()
-        cell = box.width / len(pair.source), box.height / len(pair.target)
-        assert cell[0] == pytest.approx(cell[1])
-        for text in [*axes.get_xticklabels(), *axes.get_yticklabels(), *axes.texts]:
-            extent = text.get_window_extent()
-            if text.get_text():
-                assert page.x0 <= extent.x0 < extent.x1 <= page.x1
-                assert page.y0 <= extent.y0 < extent.y1 <= page.y1
+def test_curves_by_length_have_the_names_of_the_buckets():
+    curve = Curve("a", [0, 1], [1.0, 2.0], [NAN] * 2, [NAN] * 2)
+    root = parse(plots.length_curves([curve], ["1-5\n(7)", "6+\n(2)"], "BLEU"))
+    assert {"1-5", "(7)", "6+", "(2)"} <= {e.text for e in root.iter("text")}
+    across = "source tokens (sentences)"
+    assert titles(root) == [f"a, {across} 1-5 (7): 1", f"a, {across} 6+ (2): 2"]
 
 
-def test_dollars_and_underscores_are_drawn_as_they_are(tmp_path, monkeypatch):
-    figures = figure_of(monkeypatch)
-    tokens = ["$x_1$", r"$\frac{$", "_", "a$b$"]
-    heat_map(tmp_path / "a.png", Alignment(np.eye(4), tokens, tokens, r"$\nothing$"))
-    (axes,) = figures[0].axes
-    texts = [*axes.get_xticklabels(), *axes.get_yticklabels(), *axes.texts]
-    assert labels(texts) == [*tokens, *tokens, r"$\nothing$"]
-    assert not any(text.get_parse_math() for text in texts)
+def test_a_single_point_can_be_drawn():
+    (place,) = places(parse(plots.training_curves([Curve("a", [5], [1.0], [NAN], [NAN])], "WER")))
+    assert 0 < place[0] < plots.WIDTH and 0 < place[1] < plots.HEIGHT
 
 
-def test_missing_glyphs_are_reported_once_and_replaced(tmp_path, monkeypatch, caplog):
-    figures = figure_of(monkeypatch)
-    pair = Alignment(np.eye(2), [f"a{MISSING}", "b\nc"], ["λόγος", "ž"])
-    for _ in range(2):
-        heat_map(tmp_path / "a.png", pair)
-    (record,) = caplog.records
-    assert record.levelno == logging.WARNING
-    assert MISSING in record.getMessage()
-    (axes,) = figures[0].axes
-    assert labels(axes.get_xticklabels()) == [f"a{plots.REPLACEMENT}", "b c"]
-    assert labels(axes.get_yticklabels()) == ["λόγος", "ž"]
-
-
-def test_another_font_stands_in_where_the_first_lacks_characters(monkeypatch):
-    monkeypatch.setattr(plots, "_upright", lambda: ["Few", "Many"])
-    known = {"DejaVu Sans": "ab", "Few": "cd", "Many": "cde"}
-    monkeypatch.setattr(plots, "_characters", lambda family: frozenset(known[family]))
-    assert plots._font("ab").get_family() == ["DejaVu Sans"]
-    assert plots._font("abcde").get_family() == ["DejaVu Sans", "Many"]
-
-
-def test_a_page_that_would_be_too_large_is_scaled_down(tmp_path, monkeypatch):
-    figures = figure_of(monkeypatch)
-    monkeypatch.setattr(plots, "LARGEST", 4.0)
-    heat_map(tmp_path / "a.png", Alignment(np.zeros((2, 60)), ["s"] * 60, ["t"] * 2))
-    assert figures[0].get_size_inches().max() == pytest.approx(4.0)
-
-
-def test_weights_must_fit_their_tokens(tmp_path):
-    with pytest.raises(ValueError, match=r"\(2, 3\) for 3 target and 2 source"):
-        heat_map(tmp_path / "a.png", Alignment(np.zeros((2, 3)), ["a", "b"], ["a", "b", "c"]))
-    with pytest.raises(ValueError, match="at least one"):
-        heat_maps(tmp_path / "a.png", [])
-
-
-def test_curves_have_the_figures_of_the_file(tmp_path, monkeypatch):
-    figures = figure_of(monkeypatch)
-    with MetricsWriter(tmp_path, mirror=False) as writer:
-        for step in (1, 2, 3, 4):
-            writer.write(step, {"train/loss": 1 / step, "speed/tokens": 9.0})
-        writer.write(4, {"dev/loss": 0.5, "dev/bleu": 20.0, "dev/signature": "words"})
-    training_curves(tmp_path / "a.png", tmp_path)
-    loss, bleu = figures[0].axes
-    curves = {line.get_label(): line.get_xydata().tolist() for line in loss.lines}
-    assert curves == {
-        "train/loss": [[1, 1], [2, 1 / 2], [3, 1 / 3], [4, 1 / 4]],
-        "dev/loss": [[4, 0.5]],
+def test_the_front_is_joined_and_its_names_are_bold():
+    marks = [
+        Mark("small", 1.0, 30.0, True),
+        Mark("large", 9.0, 20.0, True),
+        Mark("bad", 8.0, 35.0, False),
+    ]
+    root = parse(plots.front(marks, "parameters", "WER"))
+    (line,) = groups(root, "front")
+    assert sum(line, ()) == pytest.approx(sum(places(root)[:2], ()))
+    texts = {e.text: e.get("style") or "" for e in root.iter("text")}
+    assert {name for name, style in texts.items() if "700" in style or "bold" in style} == {
+        "small",
+        "large",
     }
-    assert [line.get_label() for line in bleu.lines] == ["dev/bleu"]
-    training_curves(tmp_path / "a.svg", tmp_path, ["speed/tokens"])
-    assert [line.get_label() for line in figures[1].axes[0].lines] == ["speed/tokens"]
-    assert (tmp_path / "a.svg").read_text().startswith("<?xml")
+    assert titles(root)[2] == "bad: parameters 8, WER 35"
 
 
-def test_a_run_without_figures_says_so(tmp_path):
-    with pytest.raises(InputError, match=r"no metrics\.jsonl here"):
-        training_curves(tmp_path / "a.png", tmp_path)
-    with MetricsWriter(tmp_path, mirror=False) as writer:
-        writer.write(1, {"train/loss": 1.0})
-    with pytest.raises(InputError, match="none of the figures"):
-        training_curves(tmp_path / "a.png", tmp_path, ["dev/bleu"])
+def test_intervals_stand_right_of_zero_where_they_are_above_it():
+    rows = [
+        Interval("a − b", -1.0, -2.0, -0.1),
+        Interval("a − c", 0.5, -0.5, 1.5),
+        Interval("b − c", 2.0, NAN, NAN),
+    ]
+    svg = plots.intervals(rows, "difference")
+    root = parse(svg)
+    ((zero, _), _) = groups(root, "zero")[0]
+    dots = places(root)
+    assert dots[0][0] < zero < dots[1][0] < dots[2][0]
+    assert dots[0][1] < dots[1][1] < dots[2][1]  # in the order in which they were given
+    first, second = groups(root, "bar")
+    assert first[1][0] < zero and second[0][0] < zero < second[1][0]
+    fills = [(e.get("style") or "").split(";")[0] for e in root.iter("circle")]
+    assert fills == ["fill: var(--c0)", "fill: var(--muted)", "fill: var(--muted)"]
+    assert {"a − b", "a − c", "b − c"} <= {e.text for e in root.iter("text")}
+
+
+@pytest.mark.parametrize("label", ["$x_1$ & <b>", r"$\frac{$", "漢字 🙂", "\u0378"])
+def test_whatever_a_name_is_made_of_it_stays_text_and_is_measured_in_silence(label):
+    svg = plots.front([Mark(label, 1.0, 2.0, True)], label, label)
+    assert [e.text for e in parse(svg).iter("text")].count(label) == 3
+
+
+def test_nothing_is_drawn_outside_the_paper_or_loaded_from_elsewhere():
+    curve = Curve("a", [3, 700], [-5.0, 1e6], [-6.0, 9e5], [0.0, 2e6])
+    svg = plots.training_curves([curve], "loss")
+    root = parse(svg)
+    for x, y in [*places(root), *groups(root, "band")[0]]:
+        assert 0 <= x <= plots.WIDTH and 0 <= y <= plots.HEIGHT
+    for mark in ("href", "url(", "<style", "<defs", " id=", "#c0"):
+        assert mark not in svg, mark
+
+
+def test_the_same_figures_give_the_same_bytes():
+    first, second = (plots.training_curves([RISING, LEVEL], "WER") for _ in range(2))
+    assert first == second
+    assert not re.search(r"<!--|<metadata|<\?xml|date", first)
 
 
 def test_one_system_is_bars_and_several_are_lines(tmp_path, monkeypatch):
     figures = figure_of(monkeypatch)
-    one = [
-        LengthBucket(1, 10, 30, 25.0),
-        LengthBucket(11, 11, 4, 20.0),
-        LengthBucket(12, None, 9, 1.0),
-    ]
-    other = [bucket._replace(score=bucket.score + 1) for bucket in one]
-    by_length(tmp_path / "a.png", {"one": one}, "BLEU")
-    by_length(tmp_path / "b.png", {"one": one, "$other$": other}, "BLEU")
+    lengths, one = ["1-10\nn=30", "11\nn=4", "12+\nn=9"], [25.0, 20.0, 1.0]
+    by_length(tmp_path / "a.png", lengths, {"one": one}, "BLEU")
+    other = [score + 1 for score in one]
+    by_length(tmp_path / "b.png", lengths, {"one": one, "$other$": other}, "BLEU")
     bars, lines = (figure.axes[0] for figure in figures)
-    assert [patch.get_height() for patch in bars.patches] == [25.0, 20.0, 1.0]
-    assert labels(bars.get_xticklabels()) == ["1-10\nn=30", "11\nn=4", "12+\nn=9"]
+    assert [patch.get_height() for patch in bars.patches] == one
+    assert labels(bars.get_xticklabels()) == lengths
     assert [list(line.get_ydata()) for line in lines.lines] == [[25, 20, 1], [26, 21, 2]]
     assert not any(text.get_parse_math() for text in lines.get_legend().get_texts())
 
 
-def test_systems_with_different_buckets_are_not_drawn_together(tmp_path):
-    with pytest.raises(ValueError, match="same buckets"):
-        by_length(
-            tmp_path / "a.png",
-            {"a": [LengthBucket(1, 5, 3, 1.0)], "b": [LengthBucket(1, 5, 4, 1.0)]},
-            "BLEU",
-        )
-
-
-def test_pyplot_is_never_imported():
-    program = "import sys, bahdanau_jax.reports.plots; sys.exit('matplotlib.pyplot' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", program]).returncode == 0
+def test_a_system_without_a_score_for_each_bucket_is_refused(tmp_path):
+    for lengths, scores in ([], {}), (["1-5"], {"a": [1.0], "b": [1.0, 2.0]}):
+        with pytest.raises(ValueError, match="score of every system"):
+            by_length(tmp_path / "a.png", lengths, scores, "BLEU")

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from launching import SERVER
 
-from bahdanau_jax import checksums, durable
+from bahdanau_jax import durable
 from bahdanau_jax.config import Config
 from bahdanau_jax.data.batching import Batcher
 from bahdanau_jax.training.train import train
@@ -28,7 +28,7 @@ MOMENTS = [
     (Batcher, "batch"),
     (MetricsWriter, "write"),
     (Checkpoints, "save"),
-    (checksums, "write"),
+    (durable, "write_checksums"),
     (durable, "confirm"),
     (shutil, "copytree"),
     (os, "replace"),

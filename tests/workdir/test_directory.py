@@ -10,29 +10,7 @@ from bahdanau_jax.config import Config
 from bahdanau_jax.errors import InputError
 from bahdanau_jax.fields import from_json, to_json
 from bahdanau_jax.workdir import directory as workdir
-from bahdanau_jax.workdir.directory import lock, make, read_config, write_atomically, write_config
-
-
-def test_a_file_is_replaced_whole(tmp_path):
-    path = tmp_path / "a.json"
-    write_atomically(path, "first\r\n")
-    write_atomically(path, "zweite — ü\n")
-    assert path.read_bytes() == "zweite — ü\n".encode()
-    assert list(tmp_path.iterdir()) == [path]
-
-
-def test_what_fails_while_writing_leaves_the_old_file_and_no_other(tmp_path, monkeypatch):
-    path = tmp_path / "a.json"
-    write_atomically(path, "old")
-
-    def full(_):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(OSError, match="No space"):
-        write_atomically(path, "new")
-    assert path.read_text() == "old"
-    assert list(tmp_path.iterdir()) == [path]
+from bahdanau_jax.workdir.directory import lock, make, read_config, write_config
 
 
 def test_the_configuration_is_written_once_and_read_back(tmp_path):
