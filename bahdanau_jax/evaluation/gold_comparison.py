@@ -12,7 +12,6 @@ from bahdanau_jax.evaluation.alignment_measures import (
     diagonal_links,
     threshold_links,
 )
-from bahdanau_jax.evaluation.forcing import Forcing
 from bahdanau_jax.evaluation.given_pairs import GivenPairs, read_links
 from bahdanau_jax.evaluation.trained_run import TrainedRun
 from bahdanau_jax.evaluation.word_alignment import WordAlignment
@@ -60,7 +59,7 @@ def compare_with_gold(run: TrainedRun, split: EvaluationSplit) -> GoldComparison
     source, target = run.vocabularies.source, run.vocabularies.target
     texts = _texts(split)
     given = GivenPairs(texts, [(source.encode(s), target.encode(t)) for s, t in texts])
-    return count_methods(align_pairs(run, Forcing(run), given), split.links)
+    return count_methods(align_pairs(run, given), split.links)
 
 
 def _texts(split: EvaluationSplit) -> list[tuple[str, str]]:

@@ -7,7 +7,6 @@ from typing import TextIO
 
 from bahdanau_jax.data.gold_links import GoldLinks, format_line
 from bahdanau_jax.evaluation import alignment_measures
-from bahdanau_jax.evaluation.forcing import Forcing
 from bahdanau_jax.evaluation.given_pairs import GivenPairs, GivenTexts, chunks
 from bahdanau_jax.evaluation.trained_run import TrainedRun
 from bahdanau_jax.evaluation.word_alignment import WordAlignment, word_alignment, word_rows
@@ -55,9 +54,9 @@ def align(
       InputError: what gives the pairs finds a fault in them, or the directory can't be made.
     """
     drawn: dict[int, WordAlignment] = {}
-    counts, forcing, number = alignment_measures.LinkCounts(), Forcing(run), 0
+    counts, number = alignment_measures.LinkCounts(), 0
     for given in chunks(run, texts.pairs):
-        for alignment in align_pairs(run, forcing, given):
+        for alignment in align_pairs(run, given):
             found = alignment_measures.links(alignment.weights, threshold)
             out.write(format_line(found) + "\n")
             if texts.gold is not None:
@@ -76,10 +75,10 @@ def align(
         )
 
 
-def align_pairs(run: TrainedRun, forcing: Forcing, given: GivenPairs) -> Iterator[WordAlignment]:
+def align_pairs(run: TrainedRun, given: GivenPairs) -> Iterator[WordAlignment]:
     """Yields the alignments of pairs in their order, by words; see `word_rows` for the rows."""
     query = run.config.model.attention.query
-    found = dict(forcing.alignments(given.store))
+    found = dict(run.evaluator.alignments(run.params, given.store))
     for number, (texts, ids) in enumerate(zip(given.texts, given.ids, strict=True)):
         rows = word_rows(found[number], query)
         yield word_alignment(run.vocabularies, texts, ids, rows)

@@ -17,7 +17,6 @@ from bahdanau_jax.data.vocabularies import UNK
 from bahdanau_jax.errors import InputError
 from bahdanau_jax.evaluation.ensemble import open_ensemble
 from bahdanau_jax.evaluation.evaluator import Evaluator
-from bahdanau_jax.evaluation.forcing import Forcing
 from bahdanau_jax.evaluation.trained_run import make_model, open_run
 from bahdanau_jax.modes import translate as mode
 from bahdanau_jax.modes.hypothesis_lines import Wanted
@@ -219,7 +218,7 @@ def test_alignments_are_those_of_the_outputs_when_they_are_forced(run):
         (vocabularies.source.encode(source), vocabularies.target.encode(target))
         for _, source, target in pairs
     ]
-    forced = dict(Forcing(run).alignments(TokenStore.from_pairs(ids)))
+    forced = dict(run.evaluator.alignments(run.params, TokenStore.from_pairs(ids)))
     for place, (number, source, target) in enumerate(pairs):
         assert written[number]["source"] == [*source, "</s>"]
         assert written[number]["target"] == [*target.split(), "</s>"]
