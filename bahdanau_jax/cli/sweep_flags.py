@@ -117,9 +117,8 @@ def start(
 def _tune(config: Config, directory: Path, launch: Path) -> None:
     from bahdanau_jax.evaluation.metrics import higher_is_better
     from bahdanau_jax.sweeps import tuning
-    from bahdanau_jax.sweeps.search_space import parse_space
 
-    space = parse_space(TUNE.value)
+    space = tuning.parse_space(TUNE.value)
     metric = tuning.metric_of(METRIC.value, config)
     what = tuning.Tuning(config, space, metric, higher_is_better(metric), TRIALS.value)
     trials = tuning.tune(directory, what, _base_command(launch), say)
