@@ -128,7 +128,7 @@ def _tune(config: Config, directory: Path, launch: Path) -> None:
 
 
 def _train_replicas(config: Config, directory: Path, overrides: Sequence[str]) -> None:
-    from bahdanau_jax.sweeps.replica_training import train_replicas
+    from bahdanau_jax.sweeps.replicas import train_replicas
 
     cells = expand(
         config,

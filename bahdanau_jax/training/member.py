@@ -1,0 +1,150 @@
+"""One run of those that are trained together: its configuration, its workdir, its record."""
+
+import contextlib
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from bahdanau_jax.config import Config
+from bahdanau_jax.data.pipeline import EvaluationSplit
+from bahdanau_jax.errors import RunError
+from bahdanau_jax.evaluation.trained_run import TrainedRun
+from bahdanau_jax.reports import results
+from bahdanau_jax.runtime import processes
+from bahdanau_jax.terminal import Progress
+from bahdanau_jax.training.compilation import Shape
+from bahdanau_jax.training.record import LoopState, StepFigures
+from bahdanau_jax.training.saving import Saver
+from bahdanau_jax.training.step import TrainState, TrainSums
+from bahdanau_jax.workdir import metrics_log
+from bahdanau_jax.workdir.checkpoints import Checkpoints, Restored, Which
+
+KeepBatch = Callable[[Path, int, Mapping[str, float]], Path]
+
+
+class Member:
+    """A run, whether it is trained alone or with others in one program.
+
+    Attributes:
+      config: validated.
+      directory: its workdir.
+      overrides: the fields given by flags, for the manifest.
+      record: what its loop knows.
+      failure: why it can't go on; empty while it can.
+      checkpoints: where it goes on from, and where it saves; once they are opened.
+      writer: where its figures go; once it is opened.
+    """
+
+    checkpoints: Checkpoints
+    writer: metrics_log.Metrics
+
+    def __init__(
+        self,
+        config: Config,
+        directory: Path,
+        overrides: Sequence[str],
+        *,
+        log: Path | None = None,
+        failed: Callable[[str], None] | None = None,
+    ):
+        """Touches no file.
+
+        Args:
+          config: validated.
+          directory: its workdir; made if absent.
+          overrides: the fields given by flags, for the manifest.
+          log: gets the figures that a run prints at its end; None: standard output.
+          failed: told why this member can't go on, so that the others do; None: its error ends the
+            training.
+        """
+        self.config, self.directory, self.overrides = config, directory, overrides
+        self._log, self._failed = log, failed
+        self.record, self.failure = LoopState(), ""
+
+    @property
+    def active(self) -> bool:
+        """Whether it still counts: neither patience nor a failure has ended it."""
+        patience_ends = 0 < self.config.train.patience <= self.record.without_better
+        return not self.failure and not patience_ends
+
+    def open_checkpoints(self, stack: contextlib.ExitStack) -> None:
+        """Opens its checkpoints; `stack` closes them."""
+        self.checkpoints = stack.enter_context(Checkpoints(self.directory / "checkpoints"))
+
+    def restore(self, template: TrainState, which: Which) -> Restored:
+        """Reads a checkpoint, and takes the record in it for its own; see `Checkpoints.restore`."""
+        restored = self.checkpoints.restore(template, which)
+        self.record = LoopState(**restored.progress)
+        return restored
+
+    def open(
+        self,
+        stack: contextlib.ExitStack,
+        resumed: int | None,
+        total: int,
+        progress: Progress,
+        keep_batch: KeepBatch,
+    ) -> None:
+        """Opens its metrics.jsonl, behind the checkpoint that it goes on from.
+
+        Args:
+          stack: closes it.
+          resumed: step of that checkpoint; None for a new run.
+          total: updates of the whole run.
+          progress: what the user sees.
+          keep_batch: keeps a batch that gave no finite gradient: told the workdir, the batch's
+            number and its figures, it returns where the batch lies.
+        """
+        writer = metrics_log.Metrics()
+        if processes.is_first():
+            writer = metrics_log.MetricsWriter(
+                self.directory, resumed, resume_lines=self.record.lines
+            )
+        self.writer = stack.enter_context(writer)
+        keep = functools.partial(keep_batch, self.directory)
+        self._figures = StepFigures(
+            self.config.train, total, self.record, self.writer, progress, keep
+        )
+        self._saver = Saver(
+            self.checkpoints, self.writer, self.record, resumed or 0, progress.message
+        )
+
+    def note(self, step: int, sums: TrainSums, shape: Shape) -> None:
+        """Takes the figures of a step.
+
+        Args:
+          step: updates done, this one counted.
+          sums: its own, on the host.
+          shape: of the batch.
+
+        Raises:
+          RunError: too many steps in a row gave no finite gradient, and there is nobody to tell.
+        """
+        try:
+            self._figures.write(step, sums, shape)
+        except RunError as error:
+            if self._failed is None:
+                raise
+            self.failure = str(error)
+            self._failed(self.failure)
+
+    def save(self, step: int, state: TrainState, better: bool) -> None:
+        """Starts to save its state; see `Saver.save`."""
+        self._saver.save(step, state, better)
+
+    def finish(self) -> None:
+        """Waits for the last save; see `Saver.finish`."""
+        self._saver.finish()
+
+    def conclude(self, run: TrainedRun, splits: list[EvaluationSplit]) -> None:
+        """Evaluates what came of it; see `results.conclude`.
+
+        Args:
+          run: with its best parameters.
+          splits: the development split, then the test splits.
+        """
+        with contextlib.ExitStack() as stack:
+            if self._log is not None:
+                log = stack.enter_context(self._log.open("a", encoding="utf-8"))
+                stack.enter_context(contextlib.redirect_stdout(log))
+            results.conclude(run, self.directory, splits)
