@@ -203,7 +203,9 @@ class Trainer:
                     if ends or any(better) or step % train.checkpoint_every == 0:
                         self._settle()
                         for number, member in enumerate(members):
-                            member.save(step, self.program.part(states, number), better[number])
+                            member.saver.save(
+                                step, self.program.part(states, number), better[number]
+                            )
                     if ends:
                         break
                     batch = self.batcher.batch(step)
@@ -219,7 +221,7 @@ class Trainer:
                     self._settle()
                     self._pending = _Pending(step, sums, shape)
                 for member in members:
-                    member.finish()
+                    member.saver.finish()
         if stop:
             where = f"at step {step:,}, which is saved" if step else "before a step"
             self._say(f"stopped {where}")

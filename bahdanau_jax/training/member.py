@@ -1,6 +1,7 @@
 """One run of those that are trained together: its configuration, its workdir, its record."""
 
 import contextlib
+import dataclasses
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -22,44 +23,34 @@ from bahdanau_jax.workdir.checkpoints import Checkpoints, Restored, Which
 KeepBatch = Callable[[Path, int, Mapping[str, float]], Path]
 
 
+@dataclasses.dataclass
 class Member:
     """A run, whether it is trained alone or with others in one program.
 
     Attributes:
       config: validated.
-      directory: its workdir.
+      directory: its workdir; made if absent.
       overrides: the fields given by flags, for the manifest.
+      log: gets the figures that a run prints at its end; None: standard output.
+      failed: told why this member can't go on, so that the others do; None: its error ends the
+        training.
       record: what its loop knows.
       failure: why it can't go on; empty while it can.
-      checkpoints: where it goes on from, and where it saves; once they are opened.
-      writer: where its figures go; once it is opened.
+      checkpoints: where it goes on from; set by `open_checkpoints`.
+      writer: where its figures go; set by `open`, as `saver` is.
+      saver: saves its state.
     """
 
-    checkpoints: Checkpoints
-    writer: metrics_log.Metrics
-
-    def __init__(
-        self,
-        config: Config,
-        directory: Path,
-        overrides: Sequence[str],
-        *,
-        log: Path | None = None,
-        failed: Callable[[str], None] | None = None,
-    ):
-        """Touches no file.
-
-        Args:
-          config: validated.
-          directory: its workdir; made if absent.
-          overrides: the fields given by flags, for the manifest.
-          log: gets the figures that a run prints at its end; None: standard output.
-          failed: told why this member can't go on, so that the others do; None: its error ends the
-            training.
-        """
-        self.config, self.directory, self.overrides = config, directory, overrides
-        self._log, self._failed = log, failed
-        self.record, self.failure = LoopState(), ""
+    config: Config
+    directory: Path
+    overrides: Sequence[str]
+    log: Path | None = None
+    failed: Callable[[str], None] | None = None
+    record: LoopState = dataclasses.field(default_factory=LoopState)
+    failure: str = ""
+    checkpoints: Checkpoints = dataclasses.field(init=False)
+    writer: metrics_log.Metrics = dataclasses.field(init=False)
+    saver: Saver = dataclasses.field(init=False)
 
     @property
     def active(self) -> bool:
@@ -105,7 +96,7 @@ class Member:
         self._figures = StepFigures(
             self.config.train, total, self.record, self.writer, progress, keep
         )
-        self._saver = Saver(
+        self.saver = Saver(
             self.checkpoints, self.writer, self.record, resumed or 0, progress.message
         )
 
@@ -123,18 +114,10 @@ class Member:
         try:
             self._figures.write(step, sums, shape)
         except RunError as error:
-            if self._failed is None:
+            if self.failed is None:
                 raise
             self.failure = str(error)
-            self._failed(self.failure)
-
-    def save(self, step: int, state: TrainState, better: bool) -> None:
-        """Starts to save its state; see `Saver.save`."""
-        self._saver.save(step, state, better)
-
-    def finish(self) -> None:
-        """Waits for the last save; see `Saver.finish`."""
-        self._saver.finish()
+            self.failed(self.failure)
 
     def conclude(self, run: TrainedRun, splits: list[EvaluationSplit]) -> None:
         """Evaluates what came of it; see `results.conclude`.
@@ -144,7 +127,7 @@ class Member:
           splits: the development split, then the test splits.
         """
         with contextlib.ExitStack() as stack:
-            if self._log is not None:
-                log = stack.enter_context(self._log.open("a", encoding="utf-8"))
+            if self.log is not None:
+                log = stack.enter_context(self.log.open("a", encoding="utf-8"))
                 stack.enter_context(contextlib.redirect_stdout(log))
             results.conclude(run, self.directory, splits)
