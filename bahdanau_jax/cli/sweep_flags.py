@@ -117,9 +117,8 @@ def start(
 def _tune(config: Config, directory: Path, launch: Path) -> None:
     from bahdanau_jax.evaluation.metrics import higher_is_better
     from bahdanau_jax.sweeps import tuning
-    from bahdanau_jax.sweeps.search_space import parse_space
 
-    space = parse_space(TUNE.value)
+    space = tuning.parse_space(TUNE.value)
     metric = tuning.metric_of(METRIC.value, config)
     what = tuning.Tuning(config, space, metric, higher_is_better(metric), TRIALS.value)
     trials = tuning.tune(directory, what, _base_command(launch), say)
@@ -129,7 +128,7 @@ def _tune(config: Config, directory: Path, launch: Path) -> None:
 
 
 def _train_replicas(config: Config, directory: Path, overrides: Sequence[str]) -> None:
-    from bahdanau_jax.sweeps.replica_training import train_replicas
+    from bahdanau_jax.sweeps.replicas import train_replicas
 
     cells = expand(
         config,

@@ -75,6 +75,11 @@ class Evaluator:
         self._config = config
         self._eval_step = devices.on_devices(make_eval_step(model), outputs=0)
 
+        def attend(params, batch):
+            return model.apply({"params": params}, batch.source, batch.target)[1]
+
+        self._attend = devices.on_devices(attend, outputs=0)
+
     def likelihood(self, params: dict, pairs: TokenStore) -> Likelihood:
         """Computes the likelihood of every pair's target, each exactly once.
 
@@ -89,6 +94,25 @@ class Evaluator:
             nll[numbers] = np.asarray(sums.nll).reshape(-1)[: len(numbers)]
             tokens[numbers] = np.asarray(sums.tokens).reshape(-1)[: len(numbers)]
         return Likelihood(nll, tokens)
+
+    def alignments(self, params: dict, pairs: TokenStore) -> Iterator[tuple[int, np.ndarray]]:
+        """Yields what the model attends to while it is made to write every pair's target.
+
+        Args:
+          params: the model's parameters, replicated.
+          pairs: source and target ids.
+
+        Yields:
+          The pair's number, and float32[T, S]: row i is the step that predicts target token i.
+          End marks are counted on both sides. The longest pairs come first.
+        """
+        rows = self._config.decode.batch_size
+        for numbers, batch in evaluation_batches(pairs, rows, multiple=jax.device_count()):
+            alignments = np.asarray(self._attend(params, devices.shard(batch)))
+            alignments = alignments.reshape(-1, *alignments.shape[2:])
+            for row, number in enumerate(numbers):
+                target, source = pairs.target_lengths[number], pairs.source_lengths[number]
+                yield int(number), alignments[row, :target, :source]
 
     def decode(self, params: dict, sources: TokenStore) -> list[Output]:
         """Searches for an output for every source sentence; returns them in the store's order."""
@@ -126,7 +150,7 @@ class Evaluator:
         return Measured(self.likelihood(params, split.pairs), self.decode(params, split.sources))
 
     def figures(self, split: EvaluationSplit, measured: Measured) -> dict[str, float | str]:
-        """Computes all figures of a split, by name, from what `measure` found."""
+        """Computes all figures of a split, by name, from what `measure` returns."""
         likelihood, outputs = measured
         nll_per_token = likelihood.nll.sum() / likelihood.tokens.sum()
         figures: dict[str, float | str] = {

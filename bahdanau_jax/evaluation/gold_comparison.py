@@ -12,7 +12,6 @@ from bahdanau_jax.evaluation.alignment_measures import (
     diagonal_links,
     threshold_links,
 )
-from bahdanau_jax.evaluation.forcing import Forcing
 from bahdanau_jax.evaluation.given_pairs import GivenPairs, read_links
 from bahdanau_jax.evaluation.trained_run import TrainedRun
 from bahdanau_jax.evaluation.word_alignment import WordAlignment, word_alignment, word_rows
@@ -59,13 +58,13 @@ def compare_with_gold(run: TrainedRun, split: EvaluationSplit) -> GoldComparison
     source, target = run.vocabularies.source, run.vocabularies.target
     texts = _texts(split)
     given = GivenPairs(texts, [(source.encode(s), target.encode(t)) for s, t in texts])
-    return count_methods(align_pairs(run, Forcing(run), given), split.links)
+    return count_methods(align_pairs(run, given), split.links)
 
 
-def align_pairs(run: TrainedRun, forcing: Forcing, given: GivenPairs) -> Iterator[WordAlignment]:
+def align_pairs(run: TrainedRun, given: GivenPairs) -> Iterator[WordAlignment]:
     """Yields the alignments of pairs in their order, by words; see `word_rows` for the rows."""
     query = run.config.model.attention.query
-    alignments = dict(forcing.alignments(given.store))
+    alignments = dict(run.evaluator.alignments(run.params, given.store))
     for number, (texts, ids) in enumerate(zip(given.texts, given.ids, strict=True)):
         rows = word_rows(alignments[number], query)
         yield word_alignment(run.vocabularies, texts, ids, rows)

@@ -7,7 +7,6 @@ from typing import TextIO
 from bahdanau_jax.data.gold_links import GoldLinks, format_line
 from bahdanau_jax.durable import write_atomically
 from bahdanau_jax.evaluation import alignment_measures
-from bahdanau_jax.evaluation.forcing import Forcing
 from bahdanau_jax.evaluation.given_pairs import GivenTexts, chunks
 from bahdanau_jax.evaluation.gold_comparison import align_pairs
 from bahdanau_jax.evaluation.trained_run import TrainedRun
@@ -56,9 +55,9 @@ def align(
       InputError: what gives the pairs finds a fault in them, or the directory can't be made.
     """
     drawn: dict[int, WordAlignment] = {}
-    counts, forcing, number = alignment_measures.LinkCounts(), Forcing(run), 0
+    counts, number = alignment_measures.LinkCounts(), 0
     for given in chunks(run, texts.pairs):
-        for alignment in align_pairs(run, forcing, given):
+        for alignment in align_pairs(run, given):
             found = alignment_measures.links(alignment.weights, threshold)
             out.write(format_line(found) + "\n")
             if texts.gold is not None:

@@ -21,7 +21,7 @@ from bahdanau_jax.modes.origins import choices
 from bahdanau_jax.modes.work import Size, step_work, tanh_count
 from bahdanau_jax.runtime import devices
 from bahdanau_jax.terminal import say
-from bahdanau_jax.training.device_memory import StepMemory, planned
+from bahdanau_jax.training.compilation import StepMemory, planned
 from bahdanau_jax.training.optimizer import make_optimizer
 from bahdanau_jax.training.step import TrainState, create_state, make_train_step
 from bahdanau_jax.workdir import directory as workdir

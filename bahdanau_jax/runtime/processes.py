@@ -1,7 +1,7 @@
 """The processes of a run over several hosts: how they find and hear each other.
 
 All of them do the same in the same order. Only the first writes logs, and only it evaluates, on the
-devices of its own host, while the others wait for what it found.
+devices of its own host, while the others wait for the figures.
 """
 
 import contextlib

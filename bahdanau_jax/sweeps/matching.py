@@ -38,12 +38,12 @@ class Match(NamedTuple):
 
     Attributes:
       cell: its name.
-      parameters: that it has now.
-      target: those of the first cell, which it was to have.
-      before: that it had.
+      parameters: number of its parameters, as it is sized now.
+      target: number of the first cell's parameters, which all cells are sized to.
+      before: number of its parameters before it was sized.
       field: the field that was changed; empty where none had to be.
       old: the field's value before.
-      new: and now.
+      new: the field's value now.
     """
 
     cell: str

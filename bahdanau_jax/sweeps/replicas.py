@@ -1,11 +1,13 @@
 """Several runs in one compiled program: other seeds or other numbers, the same batches.
 
 `vmap` over parameters, optimiser state and keys, inside the map over devices; the batch is shared.
-A replica's numbers are those of its own run but for the order in which products are summed.
+A replica's numbers are those of its own run but for the order in which products are summed. Each
+has a workdir like any other; the loop is that of a run alone.
 """
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -14,11 +16,20 @@ from jax import Array
 
 from bahdanau_jax.config import Config, TrainConfig
 from bahdanau_jax.errors import InputError
-from bahdanau_jax.fields import field_paths, value_of
+from bahdanau_jax.fields import field_paths
 from bahdanau_jax.model.dropout import varying_rate
 from bahdanau_jax.model.seq2seq import Seq2Seq
+from bahdanau_jax.runtime import devices, processes
+from bahdanau_jax.sweeps import sweep
+from bahdanau_jax.sweeps.executors import LOG
+from bahdanau_jax.sweeps.grid import Cell, value_of
+from bahdanau_jax.terminal import say
+from bahdanau_jax.training.loop import Program
+from bahdanau_jax.training.member import Member
 from bahdanau_jax.training.optimizer import make_optimizer
 from bahdanau_jax.training.step import TrainState, create_state, make_train_step
+from bahdanau_jax.training.train import train_members
+from bahdanau_jax.workdir import directory as workdir
 
 # The fields that may differ between replicas; all else is the same program.
 FIELDS = (
@@ -30,6 +41,51 @@ FIELDS = (
     "train.dropout.annotations",
     "train.dropout.readout",
 )
+
+
+def train_replicas(
+    directory: Path, cells: Sequence[Cell], overrides: Sequence[str], init_from: Path | None = None
+) -> list[str]:
+    """Trains every cell, or goes on training, in one program; evaluates each one's best checkpoint.
+
+    Args:
+      directory: of the sweep; each cell's workdir is below it.
+      cells: valid; they differ in `FIELDS` alone.
+      overrides: the fields given by flags, for the manifests.
+      init_from: the workdir of a run whose best parameters new replicas begin with.
+
+    Returns:
+      The names of the cells that failed.
+
+    Raises:
+      InputError: the cells can't share a program, or the data or a workdir can't be used.
+      RunError: saves fail.
+      Stopped: a signal asked for it; what there was is saved.
+    """
+    if processes.count() > 1:
+        raise InputError("--replicas runs in one process; leave out --distributed")
+    check([cell.config for cell in cells])
+    members = [_member(directory / cell.name, cell, overrides) for cell in cells]
+
+    def claimed() -> None:
+        for member in members:
+            (member.directory / sweep.FAILED).unlink(missing_ok=True)
+        sweep.list_cells(directory, cells, [])
+
+    with workdir.lock(directory):
+        train_members(members, replica_program, init_from, claimed)
+    return [cell.name for cell, member in zip(cells, members, strict=True) if member.failure]
+
+
+def _member(directory: Path, cell: Cell, overrides: Sequence[str]) -> Member:
+    """Returns a cell as the loop trains it: what it prints goes into a log, as a sweep's cell's."""
+
+    def failed(why: str) -> None:
+        sweep.write_failure(directory, 1, why)
+        say(f"{cell.name} FAILED: {why}")
+
+    values = [f"{path}={value}" for path, value in cell.values.items()]
+    return Member(cell.config, directory, [*overrides, *values], log=directory / LOG, failed=failed)
 
 
 def check(configs: Sequence[Config]) -> None:
@@ -51,6 +107,22 @@ def check(configs: Sequence[Config]) -> None:
             "--replicas: train.clip_norm=0 leaves the clipping out of the program, so it can't "
             "stand beside others; give a large number instead"
         )
+
+
+def replica_program(model: Seq2Seq, configs: Sequence[Config], steps: int) -> Program:
+    """Returns the program of all replicas, whose states have a leading axis of replicas.
+
+    Args:
+      model: of all replicas.
+      configs: of each replica; they differ in `FIELDS` alone.
+      steps: length of the whole run, for the schedule.
+    """
+    return Program(
+        create=lambda: create_states(model, configs, steps),
+        step=make_replica_step(model, configs, steps),
+        join=lambda parts: devices.replicate(stack(parts)),
+        part=replica,
+    )
 
 
 def make_replica_step(model: Seq2Seq, configs: Sequence[Config], steps: int) -> Callable:

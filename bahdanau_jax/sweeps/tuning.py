@@ -3,11 +3,18 @@
     W/trials.log               Optuna's journal, which several processes share
     W/learning_rate=0.0031/    the workdir of a trial, as of a sweep's cell
 
+What there is to choose from:
+
+    train.learning_rate=1e-4..1e-2:log    a number, evenly likely by its logarithm
+    train.dropout.readout=0..0.5          a number; a whole one where the field has whole ones
+    model.attention.score=additive,dot    one of a list
+
 Akiba et al. 2019, "Optuna: A Next-generation Hyperparameter Optimization Framework".
 """
 
 import contextlib
 import math
+import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -15,10 +22,17 @@ from typing import Any, NamedTuple
 
 from bahdanau_jax.config import Config
 from bahdanau_jax.errors import InputError
+from bahdanau_jax.fields import (
+    Value,
+    check_finite,
+    field_type,
+    parse_field,
+    parse_value,
+    resolve,
+)
 from bahdanau_jax.sweeps import executors, sweep
 from bahdanau_jax.sweeps.executors import LOG, Job
 from bahdanau_jax.sweeps.grid import Cell, cell
-from bahdanau_jax.sweeps.search_space import Space, suggest
 from bahdanau_jax.workdir import directory as workdir
 from bahdanau_jax.workdir.metrics_log import read_metrics
 
@@ -27,6 +41,24 @@ LOCKS = ".trials"  # directories whose locks say which trials somebody works on
 STUDY = "bahdanau_jax"
 STARTUP = 5  # trials before any is pruned
 LOOK = 0.5  # seconds between two looks at a trial's metrics
+
+
+class Range(NamedTuple):
+    """Numbers from low to high, both included."""
+
+    low: float
+    high: float
+    logarithmic: bool
+    whole: bool
+
+
+class Choice(NamedTuple):
+    """One of some values."""
+
+    values: list[Value]
+
+
+Space = dict[str, Range | Choice]  # by the field's path
 
 
 class Tuning(NamedTuple):
@@ -53,6 +85,21 @@ class Trial(NamedTuple):
     name: str
     state: str  # complete | pruned | fail
     value: float  # NaN without one
+
+
+def parse_space(texts: list[str]) -> Space:
+    """Reads every `--tune`.
+
+    Raises:
+      InputError: a field doesn't exist or occurs twice, or what it may be can't be read.
+    """
+    space: Space = {}
+    for text in texts:
+        path, what = _parse_field(text)
+        if path in space:
+            raise InputError(f"--tune: {path} is tuned twice; give all that it may be at once")
+        space[path] = what
+    return space
 
 
 def tune(
@@ -211,12 +258,12 @@ def _train(
     try:
         while True:
             status = process.poll()
-            found = _evaluations(place, tuning.metric)
-            for step, value in found[reported:]:
+            evaluations = _evaluations(place, tuning.metric)
+            for step, value in evaluations[reported:]:
                 trial.report(value, step)
-            if len(found) > reported and status is None and trial.should_prune():
+            if len(evaluations) > reported and status is None and trial.should_prune():
                 return True, 0
-            reported = len(found)
+            reported = len(evaluations)
             if status is not None:
                 return False, status
             time.sleep(LOOK)
@@ -230,17 +277,57 @@ def _evaluations(directory: Path, metric: str) -> list[tuple[int, float]]:
         lines = read_metrics(directory)
     except InputError:
         return []
-    found = {line["step"]: line.get(metric) for line in lines}
-    return [(step, float(v)) for step, v in found.items() if isinstance(v, int | float)]
+    values = {line["step"]: line.get(metric) for line in lines}
+    return [(step, float(v)) for step, v in values.items() if isinstance(v, int | float)]
 
 
-def _best(found: list[tuple[int, float]], higher_is_better: bool) -> float:
-    values = [value for _, value in found if math.isfinite(value)]
+def _best(evaluations: list[tuple[int, float]], higher_is_better: bool) -> float:
+    values = [value for _, value in evaluations if math.isfinite(value)]
     return (max if higher_is_better else min)(values, default=math.nan)
 
 
 def _value(value: float | None) -> float:
     return math.nan if value is None else value
+
+
+def suggest(trial: Any, space: Space) -> dict[str, Value]:
+    """Asks a trial for a value of every field.
+
+    Args:
+      trial: Optuna's.
+      space: what there is to choose from.
+
+    Returns:
+      Values by field; numbers to four digits, so that a workdir's name can say them.
+    """
+    values: dict[str, Value] = {}
+    for path, what in space.items():
+        if isinstance(what, Choice):
+            values[path] = trial.suggest_categorical(path, what.values)
+        elif what.whole:
+            low, high = int(what.low), int(what.high)
+            values[path] = trial.suggest_int(path, low, high, log=what.logarithmic)
+        else:
+            value = trial.suggest_float(path, what.low, what.high, log=what.logarithmic)
+            values[path] = float(f"{value:.4g}")
+    return values
+
+
+def _parse_field(text: str) -> tuple[str, Range | Choice]:
+    name, _, listed = text.partition("=")
+    limits = re.fullmatch(r"([^,]+?)\.\.([^,]+?)(:log)?", listed)
+    path = resolve(name.removeprefix("config."), "--tune")
+    kind = field_type(path)
+    if limits is None or kind not in (int, float):
+        return path, Choice(parse_field(text, "--tune")[1])
+    low, high = (parse_value(number, path, f"--tune={text}") for number in limits.groups()[:2])
+    assert isinstance(low, int | float) and isinstance(high, int | float)
+    check_finite(low, high, f"--tune={text}")
+    if not low < high:
+        raise InputError(f"--tune={text}: {limits[1]} must be below {limits[2]}")
+    if limits[3] and low <= 0:
+        raise InputError(f"--tune={text}: a logarithmic range begins above 0")
+    return path, Range(low, high, limits[3] is not None, kind is int)
 
 
 def table(trials: Sequence[Trial], metric: str) -> str:

@@ -1,12 +1,18 @@
-"""The loop: evaluate, save, read a batch, step, and write the figures of the step before."""
+"""The loop: evaluate, save, read a batch, step, and write the figures of the step before.
+
+It trains members: one run, or several in one compiled program that share their batches. All members
+save at the same steps, so that they go on together. One that has ended early, by patience or
+because its loss isn't finite, is computed on and saved, but no longer looked at.
+"""
 
 import contextlib
 import dataclasses
 import io
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import jax
 
@@ -16,69 +22,116 @@ from bahdanau_jax.data.pipeline import Data, EvaluationSplit
 from bahdanau_jax.evaluation.evaluator import Evaluator
 from bahdanau_jax.evaluation.metrics import higher_is_better
 from bahdanau_jax.evaluation.trained_run import make_model
+from bahdanau_jax.model.seq2seq import Seq2Seq
 from bahdanau_jax.reports import evaluation_report
 from bahdanau_jax.runtime import devices, processes
 from bahdanau_jax.runtime.signals import Notice, Stopped
 from bahdanau_jax.terminal import Progress, counted, say, say_nothing
-from bahdanau_jax.training import skipped
 from bahdanau_jax.training.compilation import CompiledSteps, Shape
-from bahdanau_jax.training.loop_state import LoopState
+from bahdanau_jax.training.member import Member
 from bahdanau_jax.training.optimizer import make_optimizer
-from bahdanau_jax.training.record import StepFigures
-from bahdanau_jax.training.saving import Saver
-from bahdanau_jax.training.step import TrainState, create_state, make_train_step
-from bahdanau_jax.training.warm_start import WarmStart
-from bahdanau_jax.workdir import metrics_log
-from bahdanau_jax.workdir.checkpoints import Checkpoints
+from bahdanau_jax.training.record import SKIPPED, write_skipped
+from bahdanau_jax.training.step import TrainState, TrainSums, create_state, make_train_step
+
+
+class Program(NamedTuple):
+    """What is computed for all members at once; `States` holds every member's state.
+
+    Attributes:
+      create: returns the `States` before the first update.
+      step: the per-device function `(States, batch) -> (States, sums)`.
+      join: makes `States`, or a part of them, of every member's.
+      part: returns one member's part of `States` or sums, given its number.
+    """
+
+    create: Callable[[], Any]
+    step: Callable[[Any, Any], tuple[Any, TrainSums]]
+    join: Callable[[Sequence[Any]], Any]
+    part: Callable[[Any, int], Any]
+
+
+MakeProgram = Callable[[Seq2Seq, Sequence[Config], int], Program]
+
+
+def single_program(model: Seq2Seq, configs: Sequence[Config], steps: int) -> Program:
+    """Returns the program of one run alone, whose states are its state.
+
+    Args:
+      model: the model.
+      configs: of the one member.
+      steps: length of the whole run, for the schedule.
+    """
+    (config,) = configs
+    optimizer = make_optimizer(config.train, steps)
+    return Program(
+        create=lambda: create_state(model, optimizer, config.seed),
+        step=make_train_step(model, optimizer, config.train),
+        join=lambda parts: parts[0],
+        part=lambda states, _: states,
+    )
+
+
+class _Pending(NamedTuple):
+    """A step that has been launched, and whose figures nobody has read yet."""
+
+    step: int  # updates done, this one counted
+    sums: TrainSums  # of every member; still being computed
+    shape: Shape  # of its batch
 
 
 class Trainer:
-    """One run of training in one workdir."""
+    """What the members share, and the loop that trains them."""
 
     def __init__(
-        self, config: Config, directory: Path, data: Data, origin: WarmStart | None = None
+        self,
+        members: Sequence[Member],
+        data: Data,
+        make_program: MakeProgram,
+        first_params: Callable[[Any], Any] | None = None,
     ):
-        """Lays the run out; neither compiles nor computes.
+        """Lays the training out; neither compiles nor computes.
 
         Args:
-          config: validated.
-          directory: the workdir, which exists and is locked.
-          data: the corpus and the run's vocabularies.
-          origin: the run whose parameters a new run begins with; None: random ones.
+          members: at least one; their configurations differ only in what the program can tell
+            apart. Their workdirs exist and are locked.
+          data: the corpus and the vocabularies.
+          make_program: makes the program of a model, the members' configurations, and the length
+            of the run in steps.
+          first_params: returns the parameters of a new run, given their shapes and placement;
+            None: random ones, by each member's seed.
         """
-        self.config, self.directory, self.data, self.origin = config, directory, data, origin
-        train = config.train
+        config = members[0].config
+        self.members, self.data, self._first_params = members, data, first_params
         self._say = say if processes.is_first() else say_nothing
         self.store = data.training_store(self._say)
         self.batcher = Batcher(
             self.store,
             seed=config.data.seed,
-            batch_size=train.batch_size,
-            batch_tokens=train.batch_tokens,
+            batch_size=config.train.batch_size,
+            batch_tokens=config.train.batch_tokens,
             max_length=config.data.max_length,
             shapes=config.data.shapes,
             pool=config.data.pool,
-            multiple=jax.device_count() * train.accumulate,
+            multiple=jax.device_count() * config.train.accumulate,
             process_index=jax.process_index(),
             process_count=jax.process_count(),
         )
-        self.total = train.steps
-        if train.epochs:
-            self.total = max(round(train.epochs * self.batcher.batches_per_epoch), 1)
+        self.total = config.train.steps
+        if config.train.epochs:
+            self.total = max(round(config.train.epochs * self.batcher.batches_per_epoch), 1)
         self.model = make_model(config, data.vocabularies)
-        self.optimizer = make_optimizer(train, self.total)
         self.evaluator = Evaluator(self.model, config, data.vocabularies)
-        self.loop = LoopState()
+        self.program = make_program(self.model, [m.config for m in members], self.total)
+        self._pending: _Pending | None = None
 
     def describe(self) -> None:
         """Says what is going to be trained, on what."""
         batcher, vocabularies = self.batcher, self.data.vocabularies
-        abstract = jax.eval_shape(self._create)
-        count = sum(math.prod(x.shape) for x in jax.tree.leaves(abstract.params))
+        count = sum(math.prod(x.shape) for x in jax.tree.leaves(self.template().params))
         self._say(
             counted(batcher.pairs, "training pair")
             + (
-                f"; left out, for data.max_length={self.config.data.max_length}: "
+                f"; left out, for data.max_length={self.members[0].config.data.max_length}: "
                 + counted(batcher.left_out, "longer pair")
                 if batcher.left_out
                 else ""
@@ -94,50 +147,65 @@ class Trainer:
             f"{counted(self.total, 'step')} of {batcher.batches_per_epoch:,} an epoch; "
             f"{counted(len(batcher.shapes), 'padded shape')}, {batcher.padding_share:.1%} padding"
         )
+        if len(self.members) > 1:
+            self._say(f"{len(self.members)} replicas of this in one program")
 
-    def train(self, checkpoints: Checkpoints, dev: EvaluationSplit, notice: Notice) -> TrainState:
-        """Runs to the last step, or until patience ends it.
+    def template(self) -> TrainState:
+        """Returns the shapes of one member's state, with their placement."""
+        shapes = jax.eval_shape(lambda: self.program.part(self.program.create(), 0))
+        return devices.abstract(shapes, across_processes=True)
+
+    def train(self, dev: EvaluationSplit, notice: Notice) -> None:
+        """Runs to the last step, or until patience or a failure has ended every member.
 
         Args:
-          checkpoints: where the run goes on from, and where it saves.
-          dev: what it is evaluated on.
+          dev: what the members are evaluated on.
           notice: listened to.
-
-        Returns:
-          The state after the last step, which is saved.
 
         Raises:
           RunError: saves fail, or gradients aren't finite.
-          Stopped: there was a notice; the state is saved.
+          Stopped: there was a notice; the states are saved.
         """
-        state, resumed = self._start(checkpoints)
-        step, loop, train = int(state.step), self.loop, self.config.train
+        members, train = self.members, self.members[0].config.train
+        states, resumed = self._start()
+        step = resumed or 0
         began, stop, vote = time.monotonic(), False, processes.Vote()
-        with (
-            self._compile(state, step) as compiled,
-            self._open_metrics(resumed) as writer,
-            Progress(self.total, None if processes.is_first() else io.StringIO()) as progress,
-        ):
-            figures = StepFigures(train, self.total, loop, writer, progress, self.keep_batch)
-            saver = Saver(checkpoints, writer, loop, step, progress.message)
+        with contextlib.ExitStack() as stack:
+            compiled = stack.enter_context(self._compile(states, step))
+            progress = stack.enter_context(
+                Progress(self.total, None if processes.is_first() else io.StringIO())
+            )
+            for member in members:
+                member.open(stack, resumed, self.total, progress, self._keep_batch)
             compiled.wait_for_first()
             with notice.held():
                 # The order is frozen: a checkpoint holds an evaluation's verdict, the batch's
                 # number is the step's, and the host never waits for the step just launched.
                 while True:
                     last = step >= self.total
-                    better = False
-                    if step > loop.evaluated and (last or step % train.eval_every == 0):
-                        figures.write()
-                        try:
-                            better = self.evaluate(state, dev, step, writer, progress, notice)
-                        except Stopped:
-                            stop = True
+                    better = [False] * len(members)
+                    if last or step % train.eval_every == 0:
+                        for number, member in enumerate(members):
+                            if not member.active or step <= member.record.evaluated:
+                                continue
+                            self._settle()
+                            if not member.active:
+                                continue
+                            params = self.program.part(states.params, number)
+                            try:
+                                better[number] = self._evaluate(
+                                    member, params, dev, step, progress, notice
+                                )
+                            except Stopped:
+                                stop = True
                     stop = vote.any(notice.received) or stop
-                    ends = last or self.patience_ends() or stop
-                    if ends or better or step % train.checkpoint_every == 0:
-                        figures.write()
-                        saver.save(step, state, better)
+                    ends = last or stop or not any(member.active for member in members)
+                    if ends or any(better) or step % train.checkpoint_every == 0:
+                        self._settle()
+                        for number, member in enumerate(members):
+                            member.saver.save(
+                                step, self.program.part(states, number), better[number]
+                            )
                     if ends:
                         break
                     batch = self.batcher.batch(step)
@@ -148,44 +216,39 @@ class Trainer:
                             run_step = compiled[shape]
                     except Stopped:
                         continue
-                    state, sums = run_step(state, devices.shard(batch, across_processes=True))
+                    states, sums = run_step(states, devices.shard(batch, across_processes=True))
                     step += 1
-                    figures.note(step, sums, shape)
-                saver.finish()
+                    self._settle()
+                    self._pending = _Pending(step, sums, shape)
+                for member in members:
+                    member.saver.finish()
         if stop:
             where = f"at step {step:,}, which is saved" if step else "before a step"
             self._say(f"stopped {where}")
             processes.leave_together()
             raise notice.stopped()
-        if step < self.total:
+        if step < self.total and not all(member.failure for member in members):
             words = f"no better {train.metric} in {train.patience} evaluations"
             self._say(f"{words}: stopped at {step:,}")
-        self._say(f"trained for {time.monotonic() - began:,.0f} s")
-        return state
+        whom = f"{len(members)} replicas " if len(members) > 1 else ""
+        self._say(f"trained {whom}for {time.monotonic() - began:,.0f} s")
 
-    def template(self) -> TrainState:
-        """Returns the shapes of the state, with their placement."""
-        return devices.abstract(jax.eval_shape(self._create), across_processes=True)
-
-    def _create(self) -> TrainState:
-        return create_state(self.model, self.optimizer, self.config.seed)
-
-    def _start(self, checkpoints: Checkpoints) -> tuple[TrainState, int | None]:
-        """Returns the state to begin with, and the step that it was saved at, None if new."""
-        if checkpoints.latest_step() is None:
+    def _start(self) -> tuple[TrainState, int | None]:
+        """Returns the states to begin with, and the step that they were saved at, None if new."""
+        program, members = self.program, self.members
+        resumed = saved_step(members)
+        if resumed is None:
             placement = devices.replicated(across_processes=True)
-            state = jax.jit(self._create, out_shardings=placement)()
-            if self.origin is not None:
-                state = dataclasses.replace(state, params=self.origin.params(state.params))
-            return state, None
-        restored = checkpoints.restore(self.template(), "latest")
-        self.loop = LoopState(**restored.progress)
-        self._say(f"resuming from step {restored.step:,}")
-        return restored.state, restored.step
-
-    def patience_ends(self) -> bool:
-        """Returns whether the evaluations have got no better for too long."""
-        return 0 < self.config.train.patience <= self.loop.without_better
+            states = jax.jit(program.create, out_shardings=placement)()
+            if self._first_params is not None:
+                params = self._first_params(self.template().params)
+                states = dataclasses.replace(states, params=program.join([params] * len(members)))
+            return states, None
+        # One run may fall back on an older checkpoint; several need one that all of them have.
+        which = "latest" if len(members) == 1 else resumed
+        restored = [member.restore(self.template(), which) for member in members]
+        self._say(f"resuming from step {restored[0].step:,}")
+        return program.join([one.state for one in restored]), restored[0].step
 
     def shapes_ahead(self, start: int) -> list[Shape]:
         """Returns the shapes that are going to occur, and says so; none where nothing is left.
@@ -196,7 +259,7 @@ class Trainer:
         Returns:
           The largest first, the others in the order in which training meets them.
         """
-        if start >= self.total:
+        if start >= self.total or not any(member.active for member in self.members):
             return []
         shapes = [largest := self.batcher.shapes[0]]
         end = min(self.total, start + self.batcher.batches_per_epoch)
@@ -207,43 +270,44 @@ class Trainer:
         self._say(f"compiling {count}, the largest first: {largest}")
         return shapes
 
-    def _compile(self, state: TrainState, start: int) -> CompiledSteps:
+    def _compile(self, states: TrainState, start: int) -> CompiledSteps:
         """Starts to compile the step for the shapes that are going to occur."""
-        shapes = [] if self.patience_ends() else self.shapes_ahead(start)
-        step = make_train_step(self.model, self.optimizer, self.config.train)
-        step = devices.on_devices(step, donate=True, across_processes=True)
-        return CompiledSteps(step, state, shapes)
+        step = devices.on_devices(self.program.step, donate=True, across_processes=True)
+        return CompiledSteps(step, states, self.shapes_ahead(start))
 
-    def keep_batch(self, batch: int, figures: Mapping[str, float]) -> Path:
+    def _settle(self) -> None:
+        """Hands every member its figures of the step before; waits until the device has them."""
+        pending, self._pending = self._pending, None
+        if pending is None:
+            return
+        sums = jax.device_get(pending.sums)
+        for number, member in enumerate(self.members):
+            if member.active:
+                member.note(pending.step, self.program.part(sums, number), pending.shape)
+
+    def _keep_batch(self, directory: Path, batch: int, figures: Mapping[str, float]) -> Path:
         """Saves the sentences of a batch whose update was skipped; returns where they lie."""
         if not processes.is_first():
-            return self.directory / skipped.DIRECTORY
+            return directory / SKIPPED
         pairs = self.batcher.indices(batch)
-        return skipped.write(
-            self.directory, batch, pairs, self.store, self.data.vocabularies, figures
-        )
+        return write_skipped(directory, batch, pairs, self.store, self.data.vocabularies, figures)
 
-    def _open_metrics(self, resumed: int | None) -> metrics_log.Metrics:
-        if not processes.is_first():
-            return metrics_log.Metrics()
-        return metrics_log.MetricsWriter(self.directory, resumed, resume_lines=self.loop.lines)
-
-    def evaluate(
+    def _evaluate(
         self,
-        state: TrainState,
+        member: Member,
+        params: dict,
         dev: EvaluationSplit,
         step: int,
-        writer: metrics_log.Metrics,
         progress: Progress,
         notice: Notice,
     ) -> bool:
-        """Evaluates the development split; returns whether it is the best so far.
+        """Evaluates a member on the development split; returns whether it is its best so far.
 
         Args:
-          state: with the parameters.
+          member: whose record and metrics the figures go into.
+          params: its parameters.
           dev: the split.
           step: updates done.
-          writer: where the figures go.
           progress: what the user sees.
           notice: listened to.
 
@@ -253,18 +317,24 @@ class Trainer:
         figures = None
         if processes.is_first():
             with contextlib.suppress(Stopped), notice.raising():
-                params = devices.replicate(state.params)
-                figures, _ = self.evaluator.evaluate(params, dev)
+                figures, _ = self.evaluator.evaluate(devices.replicate(params), dev)
         figures = processes.from_first(figures)
         if figures is None:
             raise notice.stopped()
-        writer.write(step, {f"{dev.name}/{name}": value for name, value in figures.items()})
-        metric = self.config.train.metric
+        member.writer.write(step, {f"{dev.name}/{name}": value for name, value in figures.items()})
+        metric = member.config.train.metric
         value = figures[metric]
         assert isinstance(value, float)
-        better = self.loop.judge(value, step, higher_is_better(metric))
+        better = member.record.judge(value, step, higher_is_better(metric))
         progress.message(
             f"step {step:,}  {dev.name}: {evaluation_report.one_line(figures)}"
             + ("  (best so far)" if better else "")
         )
         return better
+
+
+def saved_step(members: Sequence[Member]) -> int | None:
+    """Returns the newest step that all members have a checkpoint of, None if there is none."""
+    if len(members) == 1:
+        return members[0].checkpoints.latest_step()
+    return max(set.intersection(*(set(m.checkpoints.steps()) for m in members)), default=None)

@@ -1,91 +1,121 @@
-"""The figures of the training steps: summed, written, and watched for what isn't finite.
+"""What a run records beside its arrays: the loop's state, its figures, and skipped batches."""
 
-A step's figures are read one step late, so that the host never waits for the step that it has just
-launched.
-"""
-
+import dataclasses
+import logging
+import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-import jax
 import numpy as np
 
 from bahdanau_jax.config import TrainConfig
+from bahdanau_jax.data.token_store import TokenStore
+from bahdanau_jax.data.vocabularies import Vocabularies, Vocabulary
+from bahdanau_jax.durable import write_atomically
 from bahdanau_jax.errors import RunError
 from bahdanau_jax.runtime import devices
+from bahdanau_jax.special_ids import EOS
 from bahdanau_jax.terminal import Progress
 from bahdanau_jax.training.compilation import Shape
-from bahdanau_jax.training.loop_state import LoopState
 from bahdanau_jax.training.optimizer import make_schedule
 from bahdanau_jax.training.step import TrainSums
-from bahdanau_jax.workdir.metrics_log import Metrics
+from bahdanau_jax.workdir.metrics_log import Metrics, to_json
+
+SKIPPED = "skipped"  # the folder of a workdir that keeps the batches of skipped updates
+
+
+@dataclasses.dataclass
+class LoopState:
+    """Saved in each checkpoint as JSON, so that a resumed run takes the same decisions.
+
+    Attributes:
+      best: best value of `train.metric` so far; None before the first evaluation.
+      best_step: updates at that evaluation.
+      without_better: evaluations since then.
+      evaluated: updates at the last evaluation, so that a resumed run doesn't repeat it.
+      skipped: updates left out because the loss or its gradient wasn't finite.
+      skipped_in_a_row: those of them since the last update that was made.
+      lines: lines of metrics.jsonl.
+      loss, nll, tokens: sums since the last line of training figures.
+    """
+
+    best: float | None = None
+    best_step: int = 0
+    without_better: int = 0
+    evaluated: int = 0
+    skipped: int = 0
+    skipped_in_a_row: int = 0
+    lines: int = 0
+    loss: float = 0.0
+    nll: float = 0.0
+    tokens: float = 0.0
+
+    def judge(self, value: float, step: int, higher_is_better: bool) -> bool:
+        """Notes an evaluation's value; returns whether it is the best so far. NaN never is."""
+        sign = -1.0 if higher_is_better else 1.0
+        better = not math.isnan(value) and (self.best is None or sign * value < sign * self.best)
+        if better:
+            self.best, self.best_step = value, step
+        self.without_better = 0 if better else self.without_better + 1
+        self.evaluated = step
+        return better
 
 
 class StepFigures:
-    """Reads what the steps return."""
+    """Sums what the steps return, writes it, and watches for what isn't finite."""
 
     def __init__(
         self,
         train: TrainConfig,
         total: int,
-        loop: LoopState,
+        record: LoopState,
         writer: Metrics,
         progress: Progress,
         keep_batch: Callable[[int, Mapping[str, float]], Path],
     ):
-        """Has nothing to read yet.
+        """Has written nothing yet.
 
         Args:
           train: how often to write, and when to give up.
           total: updates of the whole run.
-          loop: holds the sums, so that they are saved.
+          record: holds the sums, so that they are saved.
           writer: where lines go.
           progress: what the user sees.
           keep_batch: told the number of a batch that gave no finite gradient, and its figures;
             returns where it lies.
         """
-        self._train, self._total, self._loop = train, total, loop
+        self._train, self._total, self._record = train, total, record
         self._writer, self._progress, self._keep_batch = writer, progress, keep_batch
         self._schedule = make_schedule(train, total)
-        self._pending: tuple[int, TrainSums, Shape] | None = None
 
-    def note(self, step: int, sums: TrainSums, shape: Shape) -> None:
-        """Takes what a step returns, and writes the figures of the one before.
+    def write(self, step: int, sums: TrainSums, shape: Shape) -> None:
+        """Adds a step's figures to the sums, and writes a line where one is due.
 
         Args:
           step: updates done, this one counted.
-          sums: the step's, still being computed.
+          sums: the step's, on the host.
           shape: of its batch.
-        """
-        self.write()
-        self._pending = (step, sums, shape)
-
-    def write(self) -> None:
-        """Writes the figures of the last step noted; waits until the device has them.
 
         Raises:
           RunError: too many steps in a row gave no finite gradient.
         """
-        if self._pending is None:
-            return
-        (step, sums, (rows, _, target)), self._pending = self._pending, None
-        loop, sums = self._loop, jax.device_get(sums)
+        record, (rows, _, target) = self._record, shape
         loss, nll, tokens = float(sums.loss), float(sums.nll), float(sums.tokens)
         self._progress.update(step, loss / tokens, int(tokens), rows * target)
         if sums.finite:
-            loop.loss, loop.nll = loop.loss + loss, loop.nll + nll
-            loop.tokens += tokens
-            loop.skipped_in_a_row = 0
+            record.loss, record.nll = record.loss + loss, record.nll + nll
+            record.tokens += tokens
+            record.skipped_in_a_row = 0
         else:
             self._skip(step, loss, float(sums.gradient_norm))
         if step % self._train.log_every and step != self._total:
             return
-        rate = self._schedule(max(step - 1 - loop.skipped, 0))
+        rate = self._schedule(max(step - 1 - record.skipped, 0))
         means = {}
-        if loop.tokens:
+        if record.tokens:
             means = {
-                "train/loss": loop.loss / loop.tokens,
-                "train/nll_per_token": loop.nll / loop.tokens,
+                "train/loss": record.loss / record.tokens,
+                "train/nll_per_token": record.nll / record.tokens,
             }
         self._writer.write(
             step,
@@ -93,25 +123,70 @@ class StepFigures:
                 **means,
                 "train/gradient_norm": float(sums.gradient_norm),
                 "train/learning_rate": np.asarray(rate).item(),
-                "train/skipped": loop.skipped,
+                "train/skipped": record.skipped,
                 "speed/target_tokens_per_second": self._progress.tokens_per_second,
                 "speed/step_seconds": self._progress.step_seconds,
                 "speed/peak_memory_bytes": devices.peak_memory(),
             },
         )
-        loop.loss = loop.nll = loop.tokens = 0.0
+        record.loss = record.nll = record.tokens = 0.0
 
     def _skip(self, step: int, loss: float, norm: float) -> None:
-        loop, most = self._loop, self._train.max_skipped
-        loop.skipped, loop.skipped_in_a_row = loop.skipped + 1, loop.skipped_in_a_row + 1
+        record, most = self._record, self._train.max_skipped
+        record.skipped, record.skipped_in_a_row = record.skipped + 1, record.skipped_in_a_row + 1
         path = self._keep_batch(step - 1, {"loss": loss, "gradient_norm": norm})
         self._progress.message(
             f"step {step:,}: the loss is {loss:.4g} and its gradient's norm {norm:.4g}; no update "
             f"is made, and the batch lies in {path}"
         )
-        if loop.skipped_in_a_row >= most:
+        if record.skipped_in_a_row >= most:
             raise RunError(
                 f"{most} steps in a row (the last is {step:,}) gave no finite gradient, so the run "
                 f"stops; their batches lie in {path.parent}. Look at their sentences, "
                 "or lower train.learning_rate: the same command goes on from the last checkpoint"
             )
+
+
+def write_skipped(
+    directory: Path,
+    batch: int,
+    pairs: np.ndarray,
+    store: TokenStore,
+    vocabularies: Vocabularies,
+    figures: Mapping[str, float],
+) -> Path:
+    """Keeps a batch that gave no finite loss or gradient, to be seen again: `skipped/BATCH.json`.
+
+    A disk that has no room for it is a warning, not the end of the run.
+
+    Args:
+      directory: the workdir.
+      batch: the number of the batch, the same as of the updates before it.
+      pairs: int64[n], the numbers of its pairs in the store.
+      store: the training pairs.
+      vocabularies: of both sides.
+      figures: what was wrong, by name.
+
+    Returns:
+      The file's path.
+    """
+    path = directory / SKIPPED / f"{batch:08d}.json"
+    width = int(max(store.source_lengths[pairs].max(), store.target_lengths[pairs].max()))
+    sources = _texts(store.sources(pairs, len(pairs), width), vocabularies.source)
+    targets = _texts(store.targets(pairs, len(pairs), width), vocabularies.target)
+    sentences = [
+        {"pair": int(number), "source": source, "target": target}
+        for number, source, target in zip(pairs, sources, targets, strict=True)
+    ]
+    try:
+        path.parent.mkdir(exist_ok=True)
+        write_atomically(path, to_json({"batch": batch, **figures, "sentences": sentences}))
+    except OSError as error:
+        logging.warning("%s can't be written (%s)", path, error.strerror)
+    return path
+
+
+def _texts(ids: np.ndarray, vocabulary: Vocabulary) -> list[str]:
+    """Returns the text of each row, which ends before its end mark."""
+    rows = ids.tolist()
+    return [vocabulary.decode(row[: row.index(EOS)]) for row in rows]

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from bahdanau_jax.errors import RunError, is_full
-from bahdanau_jax.training.loop_state import LoopState
+from bahdanau_jax.training.record import LoopState
 from bahdanau_jax.workdir.checkpoints import Checkpoints
 from bahdanau_jax.workdir.metrics_log import Metrics
 
@@ -19,7 +19,7 @@ class Saver:
         self,
         checkpoints: Checkpoints,
         writer: Metrics,
-        loop: LoopState,
+        record: LoopState,
         step: int,
         say: Callable[[str], None],
     ):
@@ -28,16 +28,16 @@ class Saver:
         Args:
           checkpoints: where to.
           writer: whose lines a checkpoint counts; they are on the disk before it is.
-          loop: saved with the arrays.
+          record: saved with the arrays.
           step: of the checkpoint that the run goes on from; 0 for a new run.
           say: told of a save that failed.
         """
-        self._checkpoints, self._writer, self._loop, self._say = checkpoints, writer, loop, say
+        self._checkpoints, self._writer, self._record, self._say = checkpoints, writer, record, say
         self._good = step
-        self._good_best = (loop.best, loop.best_step)
+        self._good_best = (record.best, record.best_step)
         self._under_way: tuple[int, bool] | None = None
         self._failures = 0
-        self._saved = (step, loop.evaluated)
+        self._saved = (step, record.evaluated)
 
     def save(self, step: int, state: Any, better: bool) -> None:
         """Starts to save unless this has been saved; the state may be donated afterwards.
@@ -50,15 +50,15 @@ class Saver:
         Raises:
           RunError: it was the third save in a row that failed.
         """
-        loop = self._loop
-        if self._saved == (step, loop.evaluated):
+        record = self._record
+        if self._saved == (step, record.evaluated):
             return
         self._settle()
-        loop.lines = self._writer.lines
-        self._under_way, self._saved = (step, better), (step, loop.evaluated)
+        record.lines = self._writer.lines
+        self._under_way, self._saved = (step, better), (step, record.evaluated)
         try:
             self._writer.confirm()
-            self._checkpoints.save(step, state, dataclasses.asdict(loop), better)
+            self._checkpoints.save(step, state, dataclasses.asdict(record), better)
         except (OSError, ValueError, RuntimeError) as error:
             self._fail(error)
 
@@ -87,7 +87,7 @@ class Saver:
             return
         self._under_way, self._failures, self._good = None, 0, step
         if better:
-            self._good_best = (self._loop.best, self._loop.best_step)
+            self._good_best = (self._record.best, self._record.best_step)
 
     def _fail(self, error: Exception) -> None:
         if not isinstance(error, OSError) and not is_full(error):
@@ -104,5 +104,5 @@ class Saver:
             ) from error
         if better:
             # What isn't on the disk can't be what later evaluations have to surpass.
-            self._loop.best, self._loop.best_step = self._good_best
+            self._record.best, self._record.best_step = self._good_best
         self._say(f"the save of step {step:,} failed ({words}); {kept}, the next save tries again")

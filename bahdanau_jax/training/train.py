@@ -1,21 +1,22 @@
-"""Training in a workdir, from the checks before the first step to the figures of the last."""
+"""Training in workdirs, from the checks before the first step to the figures of the last."""
 
 import contextlib
-from collections.abc import Sequence
+import os
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from bahdanau_jax.config import Config
-from bahdanau_jax.data.pipeline import open_data
+from bahdanau_jax.data.pipeline import EvaluationSplit, open_data
 from bahdanau_jax.data.vocabularies import Vocabularies
 from bahdanau_jax.errors import InputError
 from bahdanau_jax.evaluation.trained_run import TrainedRun
-from bahdanau_jax.fields import differences
-from bahdanau_jax.reports import evaluation_report
+from bahdanau_jax.fields import differences, to_dict
 from bahdanau_jax.runtime import devices, processes
 from bahdanau_jax.runtime.signals import Notice
 from bahdanau_jax.terminal import say, say_nothing
-from bahdanau_jax.training.loop import Trainer
-from bahdanau_jax.training.warm_start import WarmStart
+from bahdanau_jax.training.loop import MakeProgram, Trainer, saved_step, single_program
+from bahdanau_jax.training.member import Member
 from bahdanau_jax.workdir import directory as workdir
 from bahdanau_jax.workdir import manifest
 from bahdanau_jax.workdir.checkpoints import Checkpoints
@@ -32,6 +33,8 @@ MAY_CHANGE = (
     "train.patience",
     "evaluation.samples",
 )
+# What decides the parameters' shapes, and which word each row of an embedding means.
+SAME = ("model.", "data.vocabulary.", "data.lowercase")
 
 
 def train(
@@ -50,56 +53,108 @@ def train(
       RunError: the training can't go on.
       Stopped: a signal asked for it; what there was is saved.
     """
-    first = processes.is_first()
-    tell = say if first else say_nothing
+    train_members([Member(config, directory, overrides)], single_program, init_from)
+
+
+def train_members(
+    members: Sequence[Member],
+    make_program: MakeProgram,
+    init_from: Path | None = None,
+    claimed: Callable[[], None] = lambda: None,
+) -> None:
+    """Trains members in one program, or goes on; evaluates each one's best checkpoint.
+
+    Args:
+      members: at least one; the program can tell their configurations apart.
+      make_program: as `loop.Trainer` takes it.
+      init_from: the workdir of a run whose best parameters new runs begin with.
+      claimed: called once every workdir is the members', before anything is computed.
+
+    Raises:
+      InputError: the data, a workdir or a checkpoint can't be used.
+      RunError: the training can't go on.
+      Stopped: a signal asked for it; what there was is saved.
+    """
     with contextlib.ExitStack() as stack:
         notice = stack.enter_context(Notice())
-        with processes.together():
-            if first:
-                stack.enter_context(workdir.lock(directory))
-            workdir.check_config(directory, config, MAY_CHANGE)
-        checkpoints = stack.enter_context(Checkpoints(directory / "checkpoints"))
-        resumed = checkpoints.latest_step()
-        start = None
-        if init_from is not None and resumed is None:
-            start = WarmStart(init_from, config)
-        with processes.together():
-            vocabulary = directory / "vocabulary"
-            new = not (vocabulary / "vocabulary.json").exists()
-            saved = Vocabularies.load_saved(start.vocabulary if new and start else vocabulary)
-            data = open_data(config.data, saved, tell)
-            if start is not None:
-                start.check(data.vocabularies)
-            splits = data.training_splits()
-            found = data.fingerprints("train", *(split.name for split in splits))
-            manifest.check_fingerprints(directory, found)
-            trainer = Trainer(config, directory, data, start)
-        with processes.together():
-            if processes.from_first(found) != found:
-                raise InputError("its data or vocabularies aren't those of process 0")
-        if first:
-            # All that the user gave has been read, so that a mistake in it claims no workdir.
-            workdir.write_config(directory, config, MAY_CHANGE)
-            if new:
-                data.vocabularies.save(vocabulary)
-            trainer.describe()
-            _say_changes(directory, config)
-            manifest.write_manifest(
-                directory,
-                config,
-                overrides=overrides,
-                fingerprints=found,
-                step=resumed or 0,
-                origin=None if start is None else start.describe(),
-            )
+        trainer, splits = _claim(stack, members, make_program, init_from)
+        claimed()
         with processes.until_one_dies():
-            state = trainer.train(checkpoints, splits[0], notice)
-            best = checkpoints.restore_params(state.params, "best")
-            if first:
-                params = devices.replicate(best.state)
-                run = TrainedRun(config, best.step, params, trainer.evaluator)
-                evaluation_report.conclude(run, directory, splits)
+            trainer.train(splits[0], notice)
+            for member in members:
+                if member.failure:
+                    continue
+                best = member.checkpoints.restore_params(trainer.template().params, "best")
+                if processes.is_first():
+                    params = devices.replicate(best.state)
+                    run = TrainedRun(member.config, best.step, params, trainer.evaluator)
+                    member.conclude(run, splits)
             processes.from_first(None)
+
+
+def _claim(
+    stack: contextlib.ExitStack,
+    members: Sequence[Member],
+    make_program: MakeProgram,
+    init_from: Path | None,
+) -> tuple[Trainer, list[EvaluationSplit]]:
+    """Makes the workdirs the members' own, unless anything that the user gave is wrong.
+
+    All of it is read before anything but a lock is written, so that a mistake claims no workdir.
+
+    Args:
+      stack: holds locks and checkpoints open.
+      members: new, or going on.
+      make_program: as `loop.Trainer` takes it.
+      init_from: the workdir of a run whose best parameters new runs begin with.
+
+    Returns:
+      What trains them, and the splits: the development split, then the test splits.
+    """
+    first, config = processes.is_first(), members[0].config
+    tell = say if first else say_nothing
+    with processes.together():
+        for member in members:
+            if first:
+                stack.enter_context(workdir.lock(member.directory))
+            workdir.check_config(member.directory, member.config, MAY_CHANGE)
+    for member in members:
+        member.open_checkpoints(stack)
+    resumed, origin = saved_step(members), None
+    if init_from is not None and resumed is None:
+        origin = WarmStart(init_from, config)
+    with processes.together():
+        vocabulary = members[0].directory / "vocabulary"
+        if origin and not (vocabulary / "vocabulary.json").exists():
+            vocabulary = origin.vocabulary
+        data = open_data(config.data, Vocabularies.load_saved(vocabulary), tell)
+        if origin is not None:
+            origin.check(data.vocabularies)
+        splits = data.training_splits()
+        current = data.fingerprints("train", *(split.name for split in splits))
+        for member in members:
+            manifest.check_fingerprints(member.directory, current)
+        trainer = Trainer(members, data, make_program, None if origin is None else origin.params)
+    with processes.together():
+        if processes.from_first(current) != current:
+            raise InputError("its data or vocabularies aren't those of process 0")
+    if not first:
+        return trainer, splits
+    trainer.describe()
+    for member in members:
+        workdir.write_config(member.directory, member.config, MAY_CHANGE)
+        if not (member.directory / "vocabulary" / "vocabulary.json").exists():
+            data.vocabularies.save(member.directory / "vocabulary")
+        _say_changes(member.directory, member.config)
+        manifest.write_manifest(
+            member.directory,
+            member.config,
+            overrides=member.overrides,
+            fingerprints=current,
+            step=resumed or 0,
+            origin=None if origin is None else origin.describe(),
+        )
+    return trainer, splits
 
 
 def _say_changes(directory: Path, config: Config) -> None:
@@ -107,3 +162,64 @@ def _say_changes(directory: Path, config: Config) -> None:
     for start in manifest.read_starts(directory)[-1:]:
         for field, (old, new) in differences(start["config"], config).items():
             say(f"{field} changes from {old!r} to {new!r} from here on")
+
+
+class WarmStart:
+    """The run that `--init_from` names: its model and vocabularies fit the new one.
+
+    Attributes:
+      vocabulary: the directory of its vocabularies, which the new run takes over.
+    """
+
+    def __init__(self, directory: str | os.PathLike[str], config: Config):
+        """Checks that it fits.
+
+        Args:
+          directory: its workdir.
+          config: of the new run.
+
+        Raises:
+          InputError: there is no run, or its model is another; names the fields that differ.
+        """
+        self._directory = Path(directory)
+        try:
+            theirs = workdir.read_config(directory)
+        except InputError as error:
+            raise InputError(f"--init_from={error}") from error
+        differing = [
+            f"{field} is {old!r} there and {new!r} here"
+            for field, (old, new) in differences(to_dict(theirs), config).items()
+            if field.startswith(SAME)
+        ]
+        if differing:
+            raise InputError(
+                f"--init_from={directory} holds another model: {'; '.join(differing)}; give the "
+                "values that it was trained with"
+            )
+        self.vocabulary = self._directory / "vocabulary"
+        with self._checkpoints() as checkpoints:
+            self._step = checkpoints.choose("best")
+
+    def check(self, vocabularies: Vocabularies) -> None:
+        """Raises InputError if the new run has vocabularies of its own already."""
+        if vocabularies.fingerprint != Vocabularies.load(self.vocabulary).fingerprint:
+            raise InputError(
+                f"--init_from={self._directory}: the workdir was begun with other vocabularies; "
+                "choose another --workdir"
+            )
+
+    def params(self, like: Any) -> Any:
+        """Returns its best parameters, placed as the tree `like` is.
+
+        Raises:
+          InputError: there is no good checkpoint.
+        """
+        with self._checkpoints() as checkpoints:
+            return checkpoints.restore_params(like, "best").state
+
+    def describe(self) -> dict[str, Any]:
+        """Returns its workdir and the step of its parameters, for the manifest."""
+        return {"workdir": os.fspath(self._directory), "step": self._step}
+
+    def _checkpoints(self) -> Checkpoints:
+        return Checkpoints(self._directory / "checkpoints")

@@ -18,13 +18,13 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import jax
+import numpy as np
 import orbax.checkpoint as ocp
-from flax.traverse_util import flatten_dict
+from flax.traverse_util import flatten_dict, unflatten_dict
 
 from bahdanau_jax import durable
 from bahdanau_jax.errors import InputError, is_full
 from bahdanau_jax.runtime import processes
-from bahdanau_jax.workdir import saved_tree
 
 KEEP_LATEST = 2
 
@@ -99,9 +99,7 @@ class Checkpoints:
             shutil.rmtree(self._writing, ignore_errors=True)
             self._writing.mkdir(parents=True)
         self._check_room(state, copies=2 if best else 1)
-        items = {
-            name: ocp.args.StandardSave(tree) for name, tree in saved_tree.items(state).items()
-        }
+        items = {name: ocp.args.StandardSave(tree) for name, tree in _items(state).items()}
         self._checkpointer.save(
             self._writing / f"{step:08d}",
             args=ocp.args.Composite(**items, progress=ocp.args.JsonSave(progress)),
@@ -126,13 +124,13 @@ class Checkpoints:
     def latest_step(self) -> int | None:
         """Returns the newest checkpoint's step, None if there is no checkpoint."""
         self.wait()
-        found = [*self._found("latest"), *self._found("best")]
-        return processes.from_first(max(found, default=None))
+        steps = [*self._saves("latest"), *self._saves("best")]
+        return processes.from_first(max(steps, default=None))
 
     def best_step(self) -> int | None:
         """Returns the best checkpoint's step, None if none was ever the best."""
         self.wait()
-        return processes.from_first(max(self._found("best"), default=None))
+        return processes.from_first(max(self._saves("best"), default=None))
 
     def choose(self, which: Which) -> int:
         """Returns the step that `restore` would read; raises as it does."""
@@ -141,7 +139,7 @@ class Checkpoints:
     def steps(self) -> list[int]:
         """Returns the steps of all checkpoints, the newest first."""
         self.wait()
-        return sorted({*self._found("latest"), *self._found("best")}, reverse=True)
+        return sorted({*self._saves("latest"), *self._saves("best")}, reverse=True)
 
     def restore(self, template: Any, which: Which = "latest") -> Restored:
         """Reads a checkpoint, after checking every byte of it.
@@ -207,7 +205,7 @@ class Checkpoints:
             durable.confirm_tree(copy)
             self._move(copy, self._directory / "best" / name)
         self._move(written, self._directory / "latest" / name)
-        latest, former = self._found("latest"), self._found("best")
+        latest, former = self._saves("latest"), self._saves("best")
         kept = sorted(s for s in latest if s <= step)[-KEEP_LATEST:]
         outdated = [path for s, path in latest.items() if s not in kept]
         outdated += [path for s, path in former.items() if best and s != step]
@@ -232,7 +230,7 @@ class Checkpoints:
         # Renamed first, so that nobody ever reads a directory that is half gone.
         shutil.rmtree(path.rename(self._writing / f"removed-{path.parent.name}-{path.name}"))
 
-    def _found(self, kind: str) -> dict[int, Path]:
+    def _saves(self, kind: str) -> dict[int, Path]:
         """Returns the complete checkpoints under `latest` or `best`, by step."""
         paths = (self._directory / kind).glob("*")
         return {int(path.name): path for path in paths if path.name.isdecimal()}
@@ -249,12 +247,12 @@ class Checkpoints:
 
     def _newest_good(self, which: Which) -> Path:
         # The copy under `best` comes before all others if it's wanted, else after its twin.
-        found = [(which == "best", s, False, path) for s, path in self._found("best").items()]
-        found += [(False, s, True, path) for s, path in self._found("latest").items()]
+        candidates = [(which == "best", s, False, path) for s, path in self._saves("best").items()]
+        candidates += [(False, s, True, path) for s, path in self._saves("latest").items()]
         if isinstance(which, int):
-            found = [entry for entry in found if entry[1] == which]
+            candidates = [entry for entry in candidates if entry[1] == which]
         damaged = 0
-        for *_, path in sorted(found, reverse=True):
+        for *_, path in sorted(candidates, reverse=True):
             damage = durable.damage(path)
             if damage is None:
                 if damaged:
@@ -270,15 +268,69 @@ class Checkpoints:
         raise InputError(f"{self._directory}: {cause}")
 
     def _load(self, path: Path, template: Any) -> tuple[Any, dict[str, Any]]:
-        wanted = saved_tree.items(jax.tree.map(saved_tree.abstract, template))
+        wanted = _items(jax.tree.map(_abstract, template))
         stored: Any = self._checkpointer.metadata(path).item_metadata
-        saved_tree.check_fit(path, stored, wanted)
+        _check_fit(path, stored, wanted)
         items = {name: ocp.args.StandardRestore(tree) for name, tree in wanted.items()}
         read = self._checkpointer.restore(
             path, args=ocp.args.Composite(**items, progress=ocp.args.JsonRestore())
         )
         arrays = flatten_dict({item: read[item] for item in items})
-        state = jax.tree_util.tree_map_with_path(
-            lambda path, _: arrays[saved_tree.address(path)], template
-        )
+        state = jax.tree_util.tree_map_with_path(lambda path, _: arrays[_address(path)], template)
         return state, read["progress"]
+
+
+def _address(key_path: tuple[Any, ...]) -> tuple[str, ...]:
+    """Returns where a leaf is saved: the item, `params` or `rest`, then the names within it."""
+    names = tuple(jax.tree_util.keystr((key,), simple=True) for key in key_path)
+    return names if names[0] == "params" else ("rest", *names)
+
+
+def _items(state: Any) -> dict[str, Any]:
+    """Splits a state into the items to save: nested dicts of leaves, whatever its own classes.
+
+    Plain dicts keep a checkpoint readable by a program that doesn't know the optimizer's classes,
+    and parameters that are an item of their own can be read without the rest.
+    """
+    leaves = jax.tree_util.tree_flatten_with_path(state)[0]
+    return unflatten_dict({_address(path): leaf for path, leaf in leaves})
+
+
+def _abstract(leaf: Any) -> jax.ShapeDtypeStruct:
+    """Returns a leaf's shape, and where it goes: its own place, or this process's first device."""
+    sharding = getattr(leaf, "sharding", None)
+    sharding = sharding or jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
+    return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding)
+
+
+def _check_fit(path: Path, stored: Any, wanted: dict[str, Any]) -> None:
+    """Compares what a checkpoint holds with what is to be read from it.
+
+    Args:
+      path: of the checkpoint.
+      stored: Orbax's metadata of its items.
+      wanted: as `_items` returns it, of shapes.
+
+    Raises:
+      InputError: the checkpoint holds other arrays; names one of them.
+    """
+    held = flatten_dict({item: stored[item].tree for item in wanted if item in stored})
+    expected = flatten_dict(wanted)
+    for name in sorted(expected.keys() | held.keys()):
+        a, b = _describe(held.get(name)), _describe(expected.get(name))
+        if a != b:
+            raise InputError(
+                f"the checkpoint {path} is of another model or optimizer: {'.'.join(name)} is "
+                f"{a} there and {b} here; use the configuration that it was trained with"
+            )
+
+
+def _describe(array: Any) -> str:
+    if array is None:
+        return "absent"
+    shape, dtype = array.shape, array.dtype
+    if jax.numpy.issubdtype(dtype, jax.dtypes.prng_key):
+        # Orbax lists a typed key by the words that it consists of.
+        data = jax.eval_shape(jax.random.key_data, jax.ShapeDtypeStruct(shape, dtype))
+        shape, dtype = data.shape, data.dtype
+    return f"{np.dtype(dtype).name}{list(shape)}"

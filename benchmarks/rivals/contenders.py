@@ -10,7 +10,7 @@ from bahdanau_jax.config import Config
 from bahdanau_jax.data.batching import Batch
 from bahdanau_jax.model.seq2seq import Seq2Seq
 from bahdanau_jax.runtime import devices
-from bahdanau_jax.training.device_memory import planned
+from bahdanau_jax.training.compilation import planned
 from bahdanau_jax.training.optimizer import make_optimizer
 from bahdanau_jax.training.step import create_state, make_train_step
 

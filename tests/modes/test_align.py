@@ -7,7 +7,6 @@ from launching import launch
 
 from bahdanau_jax.data.gold_links import parse_line
 from bahdanau_jax.data.token_store import TokenStore
-from bahdanau_jax.evaluation.forcing import Forcing
 from bahdanau_jax.evaluation.given_pairs import GivenTexts, chunks
 from bahdanau_jax.evaluation.gold_comparison import align_pairs
 from bahdanau_jax.evaluation.trained_run import open_run
@@ -24,11 +23,6 @@ def run(trained):
     return open_run(trained.directory, "best")
 
 
-@pytest.fixture(scope="module")
-def forcing(run):
-    return Forcing(run)
-
-
 def aligned(run, pairs=PAIRS, drawing=NOTHING, gold=None, **given):
     out = io.StringIO()
     texts = GivenTexts(pairs) if gold is None else GivenTexts(pairs).with_gold(run, gold)
@@ -36,31 +30,31 @@ def aligned(run, pairs=PAIRS, drawing=NOTHING, gold=None, **given):
     return out.getvalue().splitlines()
 
 
-def alignments_of(run, forcing, pairs=PAIRS):
-    return [a for given in chunks(run, pairs) for a in align_pairs(run, forcing, given)]
+def alignments_of(run, pairs=PAIRS):
+    return [a for given in chunks(run, pairs) for a in align_pairs(run, given)]
 
 
-def test_forced_alignments_are_those_of_the_search_that_found_the_target(run, forcing):
+def test_forced_alignments_are_those_of_the_search_that_found_the_target(run):
     sources = [run.vocabularies.source.encode(word) for word in ("fed", "cafe", "abc", "f")]
     outputs = run.evaluator.decode(run.params, TokenStore.from_pairs([(s, []) for s in sources]))
     ended = [n for n, output in enumerate(outputs) if output.ended]
     assert len(ended) > 1
     store = TokenStore.from_pairs([(sources[n], outputs[n].tokens) for n in ended])
-    found = dict(forcing.alignments(store))
+    found = dict(run.evaluator.alignments(run.params, store))
     for place, number in enumerate(ended):
         np.testing.assert_allclose(found[place], outputs[number].alignment, atol=1e-5)
 
 
-def test_pairs_come_in_their_order_with_a_row_a_word(run, forcing):
-    found = alignments_of(run, forcing)
+def test_pairs_come_in_their_order_with_a_row_a_word(run):
+    found = alignments_of(run)
     assert [(a.source, a.target) for a in found] == [(list(s), t.split()) for s, t in PAIRS]
     for alignment in found:
         assert alignment.weights.shape == (len(alignment.target), len(alignment.source) + 1)
         np.testing.assert_allclose(alignment.weights.sum(axis=1), 1, atol=1e-5)
 
 
-def test_lines_hold_the_heaviest_word_of_each_row_or_all_above_a_threshold(run, forcing):
-    found = alignments_of(run, forcing)
+def test_lines_hold_the_heaviest_word_of_each_row_or_all_above_a_threshold(run):
+    found = alignments_of(run)
     lines = aligned(run)
     assert len(lines) == len(PAIRS)
     assert lines[2] == lines[3] == lines[4] == ""
@@ -75,14 +69,14 @@ def test_lines_hold_the_heaviest_word_of_each_row_or_all_above_a_threshold(run, 
     assert above != lines
 
 
-def test_rows_of_a_current_query_are_those_of_the_next_step(run, forcing):
+def test_rows_of_a_current_query_are_those_of_the_next_step(run):
     config = dataclasses.replace(run.config, model=dataclasses.replace(run.config.model))
     config.model.attention = dataclasses.replace(run.config.model.attention, query="current")
     other = dataclasses.replace(run, config=config)  # of which nothing else is asked
     (given,) = chunks(run, [("fed", "F E D")])
-    (steps,) = dict(forcing.alignments(given.store)).values()
-    (previous,) = align_pairs(run, forcing, given)
-    (current,) = align_pairs(other, forcing, given)
+    (steps,) = dict(run.evaluator.alignments(run.params, given.store)).values()
+    (previous,) = align_pairs(run, given)
+    (current,) = align_pairs(other, given)
     np.testing.assert_array_equal(previous.weights, steps[:-1])
     np.testing.assert_array_equal(current.weights, steps[1:])
 

@@ -15,7 +15,6 @@ from bahdanau_jax import lines as line_files
 from bahdanau_jax.data.token_store import TokenStore
 from bahdanau_jax.errors import InputError
 from bahdanau_jax.evaluation.evaluator import Evaluator
-from bahdanau_jax.evaluation.forcing import Forcing
 from bahdanau_jax.evaluation.trained_run import make_model, open_ensemble, open_run
 from bahdanau_jax.modes import translate as mode
 from bahdanau_jax.modes.hypothesis_lines import Wanted
@@ -218,7 +217,7 @@ def test_alignments_are_those_of_the_outputs_when_they_are_forced(run):
         (vocabularies.source.encode(source), vocabularies.target.encode(target))
         for _, source, target in pairs
     ]
-    forced = dict(Forcing(run).alignments(TokenStore.from_pairs(ids)))
+    forced = dict(run.evaluator.alignments(run.params, TokenStore.from_pairs(ids)))
     for place, (number, source, target) in enumerate(pairs):
         assert written[number]["source"] == [*source, "</s>"]
         assert written[number]["target"] == [*target.split(), "</s>"]

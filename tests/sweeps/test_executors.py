@@ -95,9 +95,9 @@ def test_each_gets_a_gpu_of_its_own(tmp_path, monkeypatch):
     ],
 )
 def test_shares_leave_nothing_out(whole, slots, shares):
-    found = ["".join(executors._share(list(whole), slot, slots)) for slot in range(slots)]
-    assert set("".join(found)) == set(whole)
-    assert [len(share) for share in found] == [len(share) for share in shares]
+    parts = ["".join(executors._share(list(whole), slot, slots)) for slot in range(slots)]
+    assert set("".join(parts)) == set(whole)
+    assert [len(share) for share in parts] == [len(share) for share in shares]
 
 
 def test_without_gpus_none_is_shared(monkeypatch):

@@ -66,15 +66,15 @@ def test_values_are_read_by_the_type_of_the_field(sweep, path, values):
         with pytest.raises(InputError, match="unknown configuration field"):
             fields.parse_field(sweep)
         return
-    found_path, found = fields.parse_field(sweep)
-    assert found_path == path
+    path_read, values_read = fields.parse_field(sweep)
+    assert path_read == path
     if values is None:
-        ratios = [float(b) / float(a) for a, b in itertools.pairwise(found)]
-        assert (found[0], found[-1], len(found)) == (1e-4, 1e-2, 5)
+        ratios = [float(b) / float(a) for a, b in itertools.pairwise(values_read)]
+        assert (values_read[0], values_read[-1], len(values_read)) == (1e-4, 1e-2, 5)
         assert ratios == pytest.approx([math.sqrt(10)] * 4, rel=1e-3)
     else:
-        assert found == values
-        assert [type(value) for value in found] == [type(value) for value in values]
+        assert values_read == values
+        assert [type(value) for value in values_read] == [type(value) for value in values]
 
 
 @pytest.mark.parametrize(
@@ -159,9 +159,9 @@ def test_every_field_has_a_short_name_that_means_it_and_nothing_else():
 
 def test_names_of_cells_are_safe_and_different(base):
     sources = ["tsv:a/b", "tsv:a-b", "tsv:a b", "tsv:ä", "tsv:" + "long/" * 60, "tsv:" + "l/" * 99]
-    found = [grid.cell(base, {"data.source": s}, ["data.source"]).name for s in sources]
-    assert len(set(found)) == len(found)
-    for name in found:
+    names = [grid.cell(base, {"data.source": s}, ["data.source"]).name for s in sources]
+    assert len(set(names)) == len(names)
+    for name in names:
         assert len(name) <= grid.LONGEST_NAME
         assert all(c.isascii() and (c.isalnum() or c in "=,._-~%+") for c in name), name
 

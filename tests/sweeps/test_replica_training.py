@@ -1,20 +1,27 @@
 import contextlib
 import io
+import os
 import shutil
+import signal
+import time
 
 import jax
 import numpy as np
 import pytest
 import tiny
-from same_run import assert_same_run, quietly, result_of, without_speed
+from same_run import assert_same_run, quietly, result_of, steps_saved, without_speed
 
 from bahdanau_jax.comparison.results import read_results
 from bahdanau_jax.data.batching import Batcher
 from bahdanau_jax.errors import InputError
 from bahdanau_jax.evaluation.trained_run import open_run
+from bahdanau_jax.runtime.signals import Stopped
 from bahdanau_jax.sweeps import grid, sweep
 from bahdanau_jax.sweeps.executors import LOG
-from bahdanau_jax.sweeps.replica_training import train_replicas
+from bahdanau_jax.sweeps.replicas import train_replicas
+from bahdanau_jax.training.compilation import CompiledSteps
+from bahdanau_jax.training.loop import Trainer
+from bahdanau_jax.workdir.manifest import read_starts
 
 
 def make_cells(source, *sweeps):
@@ -23,10 +30,10 @@ def make_cells(source, *sweeps):
     return grid.expand(config, sweeps)
 
 
-def run(directory, cells):
+def run(directory, cells, init_from=None):
     err = io.StringIO()
     with contextlib.redirect_stderr(err):
-        failed = train_replicas(directory, cells, [])
+        failed = train_replicas(directory, cells, [], init_from)
     return failed, err.getvalue()
 
 
@@ -46,9 +53,9 @@ def test_each_replica_leaves_what_its_own_run_leaves(replicated, tmp_path):
         names = {path.name for path in own.iterdir()}
         assert {path.name for path in mine.iterdir()} == names | {LOG}
         assert "test/per\t" in (mine / LOG).read_text()
-        theirs, found = without_speed(own), without_speed(mine)
-        assert [line["step"] for line in found] == [line["step"] for line in theirs]
-        for a, b in zip(found, theirs, strict=True):
+        theirs, ours = without_speed(own), without_speed(mine)
+        assert [line["step"] for line in ours] == [line["step"] for line in theirs]
+        for a, b in zip(ours, theirs, strict=True):
             assert set(a) == set(b)
             for name in a:
                 if name.startswith("train/") or name.endswith("nll_per_token"):
@@ -99,19 +106,17 @@ def test_a_replica_that_patience_ends_leaves_the_others_alone(corpus, tmp_path, 
     cells = make_cells(corpus, "seed=0,7")
     for cell in cells:
         cell.config.train.patience, cell.config.train.eval_every = 1, 10
-    from bahdanau_jax.training.loop import Trainer
+    evaluate = Trainer._evaluate
 
-    evaluate = Trainer.evaluate
-
-    def judged(self, *args):
-        better = evaluate(self, *args)
-        if self.config.seed == 7 and self.loop.evaluated == 20:
-            self.loop.without_better = 1
-        elif self.config.seed == 0:
-            self.loop.without_better = 0
+    def judged(self, member, *args):
+        better = evaluate(self, member, *args)
+        if member.config.seed == 7 and member.record.evaluated == 20:
+            member.record.without_better = 1
+        elif member.config.seed == 0:
+            member.record.without_better = 0
         return better
 
-    monkeypatch.setattr(Trainer, "evaluate", judged)
+    monkeypatch.setattr(Trainer, "_evaluate", judged)
     run(tmp_path, cells)
     evaluations = [
         [line["step"] for line in without_speed(tmp_path / cell.name) if "dev/per" in line]
@@ -130,6 +135,41 @@ def test_a_replica_that_diverges_is_a_failed_cell_among_others(corpus, tmp_path)
     assert "FAILED: 3 steps in a row" in said
     assert sweep.is_finished(tmp_path / cells[0].name)
     assert "gave no finite gradient" in str(sweep.read_failure(tmp_path / cells[1].name))
+
+
+def test_new_replicas_begin_with_the_best_parameters_of_another_run(trained, tmp_path):
+    cells = grid.expand(tiny.config(trained.config.data.source), ["seed=5,6"])
+    run(tmp_path, cells, trained.directory)
+    for cell in cells:
+        first, random = (
+            next(line["train/loss"] for line in without_speed(directory) if "train/loss" in line)
+            for directory in (tmp_path / cell.name, trained.directory)
+        )
+        assert first < random - 0.5
+        (start,) = read_starts(tmp_path / cell.name)
+        best = result_of(trained.directory)["step"]
+        assert start["init_from"] == {"workdir": str(trained.directory), "step": best}
+
+
+def test_a_notice_while_a_shape_compiles_is_answered_at_once(corpus, tmp_path, monkeypatch):
+    """The second shape's compilation never ends: replicas don't wait for it, and save."""
+    cells, notice = make_cells(corpus, "seed=0,7"), signal.SIGTERM
+    get, asked = CompiledSteps.__getitem__, set()
+
+    def compile_for_ever(self, shape):
+        asked.add(shape)
+        if len(asked) > 1:
+            os.kill(os.getpid(), notice)
+            time.sleep(60)
+        return get(self, shape)
+
+    began = time.monotonic()
+    with monkeypatch.context() as patch, pytest.raises(Stopped):
+        patch.setattr(CompiledSteps, "__getitem__", compile_for_ever)
+        run(tmp_path, cells)
+    assert time.monotonic() - began < 50
+    (step,) = {max(steps_saved(tmp_path / cell.name, "latest")) for cell in cells}
+    assert step > 0
 
 
 def test_cells_that_are_no_one_program_claim_nothing(corpus, tmp_path):

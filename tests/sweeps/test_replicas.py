@@ -42,8 +42,8 @@ def run(function, state, batches):
     step = devices.on_devices(function, outputs=None)
     state, sums = devices.replicate(state), []
     for batch in batches:
-        state, found = step(state, devices.shard(batch))
-        sums.append(jax.device_get(found))
+        state, step_sums = step(state, devices.shard(batch))
+        sums.append(jax.device_get(step_sums))
     return state, sums
 
 
@@ -90,9 +90,9 @@ def test_a_replica_ends_with_the_parameters_of_its_own_run(kind, batches):
         # It has moved, or the comparison would say nothing.
         moved = jax.tree.map(lambda a, b: float(abs(a - b).max()), own.params, begin.params)
         assert min(jax.tree.leaves(moved)) > 1e-2
-        for theirs, found in zip(own_sums, sums, strict=True):
-            np.testing.assert_allclose(found.loss[number], theirs.loss, rtol=1e-4)
-    losses = np.array([found.loss for found in sums])
+        for theirs, ours in zip(own_sums, sums, strict=True):
+            np.testing.assert_allclose(ours.loss[number], theirs.loss, rtol=1e-4)
+    losses = np.array([step_sums.loss for step_sums in sums])
     assert abs(losses[:, 0] - losses[:, 1]).min() > 0
 
 

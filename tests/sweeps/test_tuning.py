@@ -12,8 +12,7 @@ import tiny
 
 from bahdanau_jax.errors import InputError
 from bahdanau_jax.sweeps import sweep, tuning
-from bahdanau_jax.sweeps.search_space import parse_space
-from bahdanau_jax.sweeps.tuning import Trial, Tuning, tune
+from bahdanau_jax.sweeps.tuning import Trial, Tuning, parse_space, tune
 
 optuna = pytest.importorskip("optuna")
 
@@ -54,9 +53,9 @@ def what(trials, low=1e-4, high=0.1, metric="dev/wer", higher=False):
 
 def test_trials_get_better_than_chance_and_the_best_comes_first(tmp_path):
     said = []
-    found = tune(tmp_path / "w", what(14), command(), said.append)
-    assert len(found) == 14
-    complete = [trial for trial in found if trial.state == "complete"]
+    trials = tune(tmp_path / "w", what(14), command(), said.append)
+    assert len(trials) == 14
+    complete = [trial for trial in trials if trial.state == "complete"]
     assert [t.value for t in complete] == sorted(t.value for t in complete)
     # The best value of each trial is its last, which is 20 at the best rate.
     assert 20 <= complete[0].value < 23
@@ -66,7 +65,7 @@ def test_trials_get_better_than_chance_and_the_best_comes_first(tmp_path):
     assert any("begins" in line for line in said)
     # It is a sweep to those who read it.
     names = {entry["name"] for entry in sweep.read_sweep(tmp_path / "w")["cells"]}
-    assert names == {trial.name for trial in found}
+    assert names == {trial.name for trial in trials}
 
 
 def test_more_trials_go_on_where_the_last_ended(tmp_path):
@@ -81,20 +80,20 @@ def test_hopeless_trials_are_stopped_early(tmp_path):
     tune(tmp_path, what(6, 5e-3, 2e-2), command("--pause=10"), lambda _: None)
     said = []
     began = time.monotonic()
-    found = tune(tmp_path, what(8, 1e-4, 2e-4), command("--pause=10"), said.append)
-    assert {t.state for t in found} == {"complete", "pruned"}
+    trials = tune(tmp_path, what(8, 1e-4, 2e-4), command("--pause=10"), said.append)
+    assert {t.state for t in trials} == {"complete", "pruned"}
     # One of the good ones may have been stopped too, behind its fellows when it was looked at.
-    assert [t.state for t in found[6:]] == ["pruned"] * 2
+    assert [t.state for t in trials[6:]] == ["pruned"] * 2
     assert time.monotonic() - began < 60  # of 80
     assert sum("hopeless" in line for line in said) == 2
 
 
 def test_a_trial_that_fails_is_named_and_stops_no_other(tmp_path):
     said = []
-    found = tune(tmp_path, what(3, 0.6, 0.9), command(), said.append)
-    assert [t.state for t in found] == ["fail"] * 3
+    trials = tune(tmp_path, what(3, 0.6, 0.9), command(), said.append)
+    assert [t.state for t in trials] == ["fail"] * 3
     assert sum("FAILED: launch.py: the rate is too high" in line for line in said) == 3
-    assert "| fail |" in tuning.table(found, "dev/wer")
+    assert "| fail |" in tuning.table(trials, "dev/wer")
 
 
 def test_a_metric_that_is_not_there_is_a_failure_that_names_those_that_are(tmp_path):
@@ -130,9 +129,9 @@ def test_several_tuners_share_the_trials(tmp_path):
     for worker in workers:
         worker.join()
     # The one that ended last saw all of them; each was run once, and none failed.
-    found = max(results, key=len)
-    assert len(found) == len({t.name for t in found}) == 8
-    assert {t.state for t in found} <= {"complete", "pruned"}
+    trials = max(results, key=len)
+    assert len(trials) == len({t.name for t in trials}) == 8
+    assert {t.state for t in trials} <= {"complete", "pruned"}
 
 
 TUNER = """
@@ -156,10 +155,10 @@ def test_a_trial_whose_tuner_was_killed_is_taken_up_again(tmp_path):
     os.kill(tuner.pid, signal.SIGKILL)
     tuner.wait()
     (begun,) = [path.parent.name for path in place.glob("learning_rate=*/metrics.jsonl")]
-    found = tune(place, what(2, 1e-4, 2e-4), command(), lambda _: None)
-    assert len(found) == 2
-    assert {t.state for t in found} == {"complete"}
-    assert begun in {t.name for t in found}
+    trials = tune(place, what(2, 1e-4, 2e-4), command(), lambda _: None)
+    assert len(trials) == 2
+    assert {t.state for t in trials} == {"complete"}
+    assert begun in {t.name for t in trials}
 
 
 def test_the_metric_is_the_one_that_chooses_checkpoints_unless_given():

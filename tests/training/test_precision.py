@@ -40,17 +40,17 @@ def training(config: Config) -> tuple[Any, Any]:
 
 def product_precisions(jaxpr) -> list[str]:
     """Returns how each product of a program, wherever it is nested, treats its operands."""
-    found = []
+    precisions = []
     for equation in jaxpr.eqns:
         if equation.primitive.name == "dot_general":
-            found.append(str(equation.params["precision"]))
+            precisions.append(str(equation.params["precision"]))
         for value in jax.tree.leaves(
             list(equation.params.values()), is_leaf=lambda x: hasattr(x, "eqns")
         ):
             inner = getattr(value, "jaxpr", value)
             if hasattr(inner, "eqns"):
-                found += product_precisions(inner)
-    return found
+                precisions += product_precisions(inner)
+    return precisions
 
 
 @pytest.mark.parametrize("precision", CHOICES["train.precision"])

@@ -12,7 +12,7 @@ from bahdanau_jax.data.pipeline import open_data
 from bahdanau_jax.errors import InputError
 from bahdanau_jax.evaluation.evaluator import Evaluator
 from bahdanau_jax.evaluation.trained_run import open_run
-from bahdanau_jax.training.loop_state import LoopState
+from bahdanau_jax.training.record import LoopState
 from bahdanau_jax.training.train import train
 from bahdanau_jax.workdir import directory as workdir
 from bahdanau_jax.workdir.metrics_log import read_metrics

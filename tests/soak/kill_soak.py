@@ -1,6 +1,6 @@
 """Kills training runs at random moments of the clock, and compares what they end with.
 
-    python benchmarks/kill_soak.py --kills=200
+    python tests/soak/kill_soak.py --kills=200
 
 A run of a small model on made-up words is started, killed from outside after a random time (by
 SIGKILL, every fifth time by SIGTERM, upon which it saves), and started again in the same workdir,
@@ -36,8 +36,7 @@ from bahdanau_jax.training.step import create_state
 from bahdanau_jax.workdir.checkpoints import Checkpoints
 from bahdanau_jax.workdir.directory import read_config
 
-LAUNCH = Path(__file__).parents[1] / "launch.py"
-
+LAUNCH = Path(__file__).parents[2] / "launch.py"
 
 EXPERIMENT = """
 from bahdanau_jax.config import Config
@@ -51,7 +50,7 @@ def get_config():
     data.vocabulary.size = 0
     model.embedding = model.encoder.units = model.decoder.units = 32
     model.attention.units = model.readout_units = 32
-    train.steps, train.batch_size, train.log_every = 300, 16, 7
+    train.steps, train.batch_size, train.log_every = STEPS, 16, 7
     train.eval_every, train.checkpoint_every = 50, 9
     train.learning_rate, train.schedule, train.warmup_steps = 1e-2, "cosine", 5
     train.metric, train.label_smoothing = "per", 0.05
@@ -61,7 +60,7 @@ def get_config():
 """
 
 
-def write_experiment(directory: Path) -> None:
+def write_experiment(directory: Path, steps: int) -> None:
     """Writes an experiment with dropout, a schedule, evaluations and many saves, and its words."""
     chance = random.Random(0)
     (directory / "data").mkdir()
@@ -69,7 +68,9 @@ def write_experiment(directory: Path) -> None:
         words = ["".join(chance.choices("abcdef", k=chance.randint(1, 6))) for _ in range(count)]
         lines = [f"{word}\t{' '.join(word.upper())}\n" for word in words]
         (directory / "data" / f"{name}.tsv").write_text("".join(lines), encoding="utf-8")
-    (directory / "experiment.py").write_text(EXPERIMENT, encoding="utf-8")
+    (directory / "experiment.py").write_text(
+        EXPERIMENT.replace("STEPS", str(steps)), encoding="utf-8"
+    )
 
 
 def run(directory: Path) -> None:
@@ -96,9 +97,9 @@ def state_of(directory: Path) -> str:
 
 def contents(directory: Path) -> dict[str, object]:
     """Returns all that has to be the same, by name; arrays and bytes included."""
-    found: dict[str, object] = {"result": (directory / "result.json").read_text(encoding="utf-8")}
+    kept: dict[str, object] = {"result": (directory / "result.json").read_text(encoding="utf-8")}
     lines = (directory / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
-    found["metrics"] = [
+    kept["metrics"] = [
         {name: x for name, x in json.loads(line).items() if not name.startswith("speed/")}
         for line in lines
     ]
@@ -110,11 +111,11 @@ def contents(directory: Path) -> dict[str, object]:
     with Checkpoints(directory / "checkpoints") as checkpoints:
         for which in ("latest", "best"):
             restored = checkpoints.restore(template, which)
-            found[f"{which} step"], found[f"{which} loop"] = restored.step, restored.progress
+            kept[f"{which} step"], kept[f"{which} loop"] = restored.step, restored.progress
             state = restored.state.replace(key=jax.random.key_data(restored.state.key))
             for path, leaf in jax.tree_util.tree_flatten_with_path(state)[0]:
-                found[which + jax.tree_util.keystr(path)] = np.asarray(leaf)
-    return found
+                kept[which + jax.tree_util.keystr(path)] = np.asarray(leaf)
+    return kept
 
 
 def differences(ours: dict, theirs: dict) -> list[str]:
@@ -129,6 +130,7 @@ def differences(ours: dict, theirs: dict) -> list[str]:
 def main() -> int:
     parser = argparse.ArgumentParser(description="Kills training runs at random moments.")
     parser.add_argument("--kills", type=int, default=200)
+    parser.add_argument("--steps", type=int, default=300, help="of each run")
     parser.add_argument("--seed", type=int, default=0, help="of the moments")
     parser.add_argument("--minutes", type=float, default=60.0, help="no new run after this time")
     arguments = parser.parse_args()
@@ -138,7 +140,7 @@ def main() -> int:
     os.environ["XDG_CACHE_HOME"] = str(scratch / "cache")
     os.environ["JAX_COMPILATION_CACHE_DIR"] = str(scratch / "xla")
     os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.1"
-    write_experiment(scratch)
+    write_experiment(scratch, arguments.steps)
 
     def start(name: str):
         process = processes.Process(target=run, args=(scratch / name,))
