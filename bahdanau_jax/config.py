@@ -14,6 +14,15 @@ from bahdanau_jax.errors import InputError
 
 T = TypeVar("T")
 
+# Fields that are gone but stand in the config.json of older runs: the values that mean what is
+# computed today, which are dropped on reading, and what is said of any other value.
+GONE: dict[str, tuple[tuple[Any, ...], str]] = {
+    "model.attention.kernel": (
+        ("auto", "xla"),
+        "no run uses the Pallas kernel any more; set it to auto, which gives the same result",
+    ),
+}
+
 
 @dataclasses.dataclass
 class VocabularyConfig:
@@ -73,7 +82,6 @@ class AttentionConfig:
     window: str = "global"  # global | local_m | local_p
     half_width: int = 10  # positions on each side of a local window's centre
     renormalize: bool = True  # local_p: weights sum to one after the Gaussian; Luong's don't
-    kernel: str = "auto"  # auto (xla, until another is measured) | xla | pallas (additive)
     query: str = "previous"  # previous (s_{i-1}) | intermediate (s'_i) | current (s_i)
 
 
@@ -95,6 +103,7 @@ class ModelConfig:
     residual: bool = False  # layers above the first add their input to their output
     layer_norm: bool = False  # normalise each projection inside the recurrent cells
     initialization: str = "glorot"  # glorot | paper (Bahdanau 2014, B.1) | uniform (Luong 2015)
+    kernels: str = "auto"  # auto (where measured on this kind of device) | reference (none)
 
     @property
     def annotation_units(self) -> int:
@@ -216,6 +225,11 @@ def _build(kind: type[T], values: Any, path: str) -> T:
     arguments = {}
     for name, value in values.items():
         full = f"{path}.{name}" if path else name
+        if full in GONE:
+            harmless, remedy = GONE[full]
+            if value not in harmless:
+                raise InputError(f"configuration: {full} is {value!r}, but {remedy}")
+            continue
         if name not in types:
             raise InputError(unknown_field(full))
         if dataclasses.is_dataclass(types[name]):

@@ -6,28 +6,31 @@ from typing import Any, get_type_hints
 from bahdanau_jax.config import Config, DecodeConfig, ModelConfig, unknown_field
 from bahdanau_jax.errors import InputError
 
+# Every score, with the options of `model.attention` that it reads.
+SCORES = {
+    "additive": ("units", "bias", "normalize", "coverage", "window"),
+    "dot": ("scale", "window"),
+    "general": ("scale", "window"),
+    "concat": ("units", "bias", "normalize", "window"),
+    "concat_identity": ("window",),
+    "projected": ("units", "scale", "window"),
+    "uniform": (),
+    "fixed": (),
+}
+
 CHOICES = {
     "data.vocabulary.kind": ("characters", "symbols", "words", "unigram", "bpe"),
     "data.vocabulary.target_kind": ("", "characters", "symbols", "words", "unigram", "bpe"),
     "model.cell": ("gru", "lstm"),
     "model.gru_reset": ("before", "after"),
-    "model.attention.score": (
-        "additive",
-        "dot",
-        "general",
-        "concat",
-        "concat_identity",
-        "projected",
-        "uniform",
-        "fixed",
-    ),
+    "model.attention.score": tuple(SCORES),
     "model.attention.scale": ("none", "sqrt", "learned"),
     "model.attention.window": ("global", "local_m", "local_p"),
-    "model.attention.kernel": ("auto", "xla", "pallas"),
     "model.attention.query": ("previous", "intermediate", "current"),
     "model.initial_state": ("backward", "final", "mean", "zero"),
     "model.readout": ("maxout", "attentional", "linear"),
     "model.initialization": ("glorot", "paper", "uniform"),
+    "model.kernels": ("auto", "reference"),
     "train.precision": ("float32", "bfloat16_storage", "bfloat16"),
     "train.optimizer": ("adam", "adadelta", "sgd"),
     "train.schedule": ("constant", "linear", "cosine", "inverse_sqrt"),
@@ -141,14 +144,15 @@ def _check_model(model: ModelConfig) -> None:
         f"model.decoder.units is {model.decoder.units} and the annotations have {width}; set "
         f"model.decoder.units={width}, or use general or projected, which join unequal sizes",
     )
+    options = SCORES[attention.score]
     _refuse(
-        attention.scale != "none" and attention.score not in ("dot", "general", "projected"),
+        attention.scale != "none" and "scale" not in options,
         f"model.attention.scale={attention.scale} applies to products; with "
         f"model.attention.score={attention.score} set it to none",
     )
     for option in ("bias", "normalize"):
         _refuse(
-            getattr(attention, option) and attention.score not in ("additive", "concat"),
+            getattr(attention, option) and option not in options,
             f"model.attention.{option} belongs to the scores additive and concat, not to "
             f"{attention.score}; set it to false",
         )
@@ -158,18 +162,12 @@ def _check_model(model: ModelConfig) -> None:
         "v_a at zero; use another initialization",
     )
     _refuse(
-        attention.coverage and attention.score != "additive",
+        attention.coverage and "coverage" not in options,
         f"model.attention.coverage enters the additive score's tanh; {attention.score} has no "
         "place for it: set it to false",
     )
     _refuse(
-        attention.kernel == "pallas"
-        and (attention.score != "additive" or attention.window != "global" or attention.coverage),
-        "model.attention.kernel=pallas computes the additive score over the whole sentence, "
-        "without coverage; set it to auto",
-    )
-    _refuse(
-        attention.window != "global" and attention.score in ("uniform", "fixed"),
+        attention.window != "global" and "window" not in options,
         f"model.attention.score={attention.score} is a control over the whole sentence; set "
         "model.attention.window=global",
     )

@@ -3,6 +3,7 @@
 from typing import Any, NamedTuple
 
 from bahdanau_jax.config import Config
+from bahdanau_jax.validation import SCORES
 
 PAPER = "Bahdanau et al. 2014"
 LUONG = "Luong et al. 2015"
@@ -166,15 +167,11 @@ def _ineffective(config: Config) -> set[str]:
     """Returns the fields that nothing reads, given the others."""
     model, train = config.model, config.train
     attention = model.attention
-    tanh, product = ("additive", "concat"), ("dot", "general", "projected")
     effective = {
+        f"model.attention.{option}": option in SCORES[attention.score]
+        for option in ("units", "scale", "bias", "normalize", "coverage", "window")
+    } | {
         "model.gru_reset": model.cell == "gru",
-        "model.attention.units": attention.score in (*tanh, "projected"),
-        "model.attention.scale": attention.score in product,
-        "model.attention.bias": attention.score in tanh,
-        "model.attention.normalize": attention.score in tanh,
-        "model.attention.coverage": attention.score == "additive",
-        "model.attention.window": attention.score not in ("uniform", "fixed"),
         "model.attention.half_width": attention.window != "global",
         "model.attention.renormalize": attention.window == "local_p",
         "model.input_feeding": attention.query == "current",

@@ -9,6 +9,7 @@ import pytest
 import search_oracle
 from compiling import quick_jit
 from flax_tree import random_tree
+from greedy import greedy
 from search_oracle import Asked
 from searched_models import MODELS
 
@@ -21,7 +22,6 @@ from bahdanau_jax.config import (
 )
 from bahdanau_jax.model.seq2seq import Seq2Seq
 from bahdanau_jax.search.beam import Hypotheses, Sentences, search
-from bahdanau_jax.search.greedy import greedy
 from bahdanau_jax.special_ids import EOS, PAD, UNK
 from bahdanau_jax.validation import CHOICES
 
