@@ -68,7 +68,6 @@ class Steps(NamedTuple):
     attentional: Array | None  # h̃_i, float32[T, B, R], with input feeding
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
 def recur(
     query: str,
     weights: Weights,
@@ -92,6 +91,14 @@ def recur(
     Returns:
       The outputs of all steps.
     """
+    return _recur(query, weights, start, projected, annotations, keys, mask)
+
+
+_with_gradient: Any = functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
+
+
+@_with_gradient
+def _recur(query, weights, start, projected, annotations, keys, mask):
     loop, arguments = _prepared(query, weights, start, projected, annotations, keys, mask)
     return loop(*arguments)[0]
 
@@ -220,7 +227,7 @@ def _backward(query, saved, cotangents):
     return d_weights, d_start, d_projected, *floats, None
 
 
-recur.defvjp(_forward, _backward)
+_recur.defvjp(_forward, _backward)
 
 
 def _matrices(query: str, weights: Weights) -> dict[str, tuple[Array, Array]]:
@@ -228,7 +235,7 @@ def _matrices(query: str, weights: Weights) -> dict[str, tuple[Array, Array]]:
 
     Transposed once, out here: a product with a transposed operand packs it anew every time.
     """
-    matrices: dict[str, Array | None] = {"W": weights.W, "W_c": weights.W_c}
+    matrices: dict[str, Any] = {"W": weights.W, "W_c": weights.W_c}
     for name, cell in (("cell", weights.cell), ("transition", weights.transition)):
         if cell is None:
             continue
