@@ -143,17 +143,22 @@ def scaled_params(model, scale):
 
 
 def whole_gradient(model, params) -> Any:
+    return quick_jit(gradient_of(model))(params)
+
+
+def gradient_of(model) -> Any:
     def scalar(params):
         logits, alignments = model.apply({"params": params}, SOURCE, TARGET)
         weights = jnp.cos(jnp.arange(alignments.size, dtype=alignments.dtype))
         return jnp.sum(jnp.sin(logits)) + alignments.ravel() @ weights
 
-    return quick_jit(jax.value_and_grad(scalar))(params)
+    return jax.value_and_grad(scalar)
 
 
-@pytest.mark.parametrize("scale", [1.0, 6.0])
+# With parameters six times as large the units saturate, and rounding grows from step to step.
+@pytest.mark.parametrize(("scale", "bound"), [(1.0, 1e-5), (6.0, 5e-5)])
 @pytest.mark.parametrize("score", ["additive", "general"])
-def test_in_float32_the_whole_models_gradient_is_near_the_references(score, scale):
+def test_in_float32_the_whole_models_gradient_is_near_the_references(score, scale, bound):
     config = build(options({"attention.score": score}))
     model = Seq2Seq(config, SOURCE_SIZE, TARGET_SIZE)
     params = scaled_params(model, scale)
@@ -162,7 +167,7 @@ def test_in_float32_the_whole_models_gradient_is_near_the_references(score, scal
     theirs = whole_gradient(Seq2Seq(config, SOURCE_SIZE, TARGET_SIZE), params)
     largest = max(np.abs(leaf).max() for leaf in jax.tree.leaves(theirs[1]))
     for mine, other in zip(jax.tree.leaves(ours), jax.tree.leaves(theirs), strict=True):
-        np.testing.assert_allclose(mine, other, rtol=1e-5, atol=1e-5 * largest)
+        np.testing.assert_allclose(mine, other, rtol=bound, atol=bound * largest)
 
 
 @pytest.mark.parametrize("score", ["additive", "dot"])
@@ -214,7 +219,7 @@ def test_nothing_of_the_size_of_the_tanh_is_kept_for_the_backward_pass():
     config.attention.units = 11  # no other array is [B, S, 11]
     model = Seq2Seq(config, SOURCE_SIZE, TARGET_SIZE)
     params = scaled_params(model, 1.0)
-    jaxpr = str(jax.make_jaxpr(lambda p: whole_gradient(model, p))(params))
+    jaxpr = str(jax.make_jaxpr(gradient_of(model))(params))
     assert f"[{ROWS},{POSITIONS},11]" in jaxpr
     assert f"[{STEPS},{ROWS},{POSITIONS},11]" not in jaxpr
 
