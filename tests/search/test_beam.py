@@ -256,7 +256,7 @@ class _Counting:
     """A model that notes each step of decoding as it happens."""
 
     def __init__(self, model, steps):
-        self._model, self._steps = model, steps
+        self._model, self._steps, self.config = model, steps, model.config
 
     def bind(self, variables):
         return self._model.bind(variables)
