@@ -67,7 +67,6 @@ class AttentionConfig:
     window: str = "global"  # global | local_m | local_p
     half_width: int = 10  # positions on each side of a local window's centre
     renormalize: bool = True  # local_p: weights sum to one after the Gaussian; Luong's don't
-    kernel: str = "auto"  # auto (xla, until another is measured) | xla | pallas (additive)
     query: str = "previous"  # previous (s_{i-1}) | intermediate (s'_i) | current (s_i)
 
 
@@ -89,6 +88,7 @@ class ModelConfig:
     residual: bool = False  # layers above the first add their input to their output
     layer_norm: bool = False  # normalise each projection inside the recurrent cells
     initialization: str = "glorot"  # glorot | paper (Bahdanau 2014, B.1) | uniform (Luong 2015)
+    kernels: str = "auto"  # auto (where measured on this kind of device) | reference (none)
 
     @property
     def annotation_units(self) -> int:

@@ -28,6 +28,16 @@ T = TypeVar("T")
 Value = str | int | float | bool
 
 
+# Fields that are gone but stand in the config.json of older runs: the values that mean what is
+# computed today, which are dropped on reading, and what is said of any other value.
+GONE: dict[str, tuple[tuple[Any, ...], str]] = {
+    "model.attention.kernel": (
+        ("auto", "xla"),
+        "no run uses the Pallas kernel any more; set it to auto, which gives the same result",
+    ),
+}
+
+
 def field_paths(kind: type = Config, prefix: str = "") -> list[str]:
     """Returns the path of every leaf field, as `model.attention.score`, in order of definition."""
     paths = []
@@ -96,6 +106,11 @@ def _build(kind: type[T], values: Any, path: str) -> T:
     arguments = {}
     for name, value in values.items():
         full = f"{path}.{name}" if path else name
+        if full in GONE:
+            harmless, remedy = GONE[full]
+            if value not in harmless:
+                raise InputError(f"configuration: {full} is {value!r}, but {remedy}")
+            continue
         if name not in types:
             raise InputError(unknown_field(full))
         if dataclasses.is_dataclass(types[name]):

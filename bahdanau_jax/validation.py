@@ -12,28 +12,31 @@ from bahdanau_jax.config import Config, DecodeConfig, ModelConfig
 from bahdanau_jax.errors import InputError
 from bahdanau_jax.fields import text_of, unknown_field, value_of
 
+# Every score, with the options of `model.attention` that it reads.
+SCORES = {
+    "additive": ("units", "bias", "normalize", "coverage", "window"),
+    "dot": ("scale", "window"),
+    "general": ("scale", "window"),
+    "concat": ("units", "bias", "normalize", "window"),
+    "concat_identity": ("window",),
+    "projected": ("units", "scale", "window"),
+    "uniform": (),
+    "fixed": (),
+}
+
 CHOICES = {
     "data.vocabulary.kind": ("characters", "symbols", "words", "unigram", "bpe"),
     "data.vocabulary.target_kind": ("", "characters", "symbols", "words", "unigram", "bpe"),
     "model.cell": ("gru", "lstm"),
     "model.gru_reset": ("before", "after"),
-    "model.attention.score": (
-        "additive",
-        "dot",
-        "general",
-        "concat",
-        "concat_identity",
-        "projected",
-        "uniform",
-        "fixed",
-    ),
+    "model.attention.score": tuple(SCORES),
     "model.attention.scale": ("none", "sqrt", "learned"),
     "model.attention.window": ("global", "local_m", "local_p"),
-    "model.attention.kernel": ("auto", "xla", "pallas"),
     "model.attention.query": ("previous", "intermediate", "current"),
     "model.initial_state": ("backward", "final", "mean", "zero"),
     "model.readout": ("maxout", "attentional", "linear"),
     "model.initialization": ("glorot", "paper", "uniform"),
+    "model.kernels": ("auto", "reference"),
     "train.precision": ("float32", "bfloat16_storage", "bfloat16"),
     "train.optimizer": ("adam", "adadelta", "sgd"),
     "train.schedule": ("constant", "linear", "cosine", "inverse_sqrt"),
@@ -87,10 +90,6 @@ RANGES = {
     "seed": (0, 2**32),
 }
 
-TANH_SCORES = ("additive", "concat")  # v_a and a tanh of the size `model.attention.units`
-PRODUCT_SCORES = ("dot", "general", "projected")
-CONTROLS = ("uniform", "fixed")  # attend to nothing in particular
-
 ERROR_RATES = ("per", "wer", "exact_match")
 TEXT_SCORES = ("bleu", "chrf", "ter", "exact_match")
 
@@ -139,30 +138,6 @@ def ineffective(config: Config) -> dict[str, str]:
         "data.vocabulary.target_kind": (not data.vocabulary.joint, joint),
         "data.vocabulary.target_size": (not data.vocabulary.joint, joint),
         "model.gru_reset": (model.cell == "gru", f"model.cell={model.cell} has no reset gate"),
-        "model.attention.units": (
-            attention.score in (*TANH_SCORES, "projected"),
-            f"{score} has no hidden layer; use {', '.join(TANH_SCORES)} or projected",
-        ),
-        "model.attention.scale": (
-            attention.score in PRODUCT_SCORES,
-            f"{score} is no product; use {', '.join(PRODUCT_SCORES)}",
-        ),
-        "model.attention.bias": (
-            attention.score in TANH_SCORES,
-            f"{score} has no place for it; use {' or '.join(TANH_SCORES)}",
-        ),
-        "model.attention.normalize": (
-            attention.score in TANH_SCORES,
-            f"{score} has no v_a; use {' or '.join(TANH_SCORES)}",
-        ),
-        "model.attention.coverage": (
-            attention.score == "additive",
-            f"{score} has no place for it; use additive",
-        ),
-        "model.attention.window": (
-            attention.score not in CONTROLS,
-            f"{score} is a control over the whole sentence; use another score",
-        ),
         "model.attention.half_width": (
             attention.window != "global",
             "model.attention.window=global has no bounds; use local_m or local_p",
@@ -205,7 +180,20 @@ def ineffective(config: Config) -> dict[str, str]:
             "decode.temperature=0 searches and draws nothing; raise it to sample",
         ),
     }
+    rules |= {
+        f"model.attention.{option}": (
+            option in SCORES[attention.score],
+            f"{score} doesn't read it; {', '.join(readers)} do",
+        )
+        for option, readers in _readers().items()
+    }
     return {path: why for path, (effective, why) in rules.items() if not effective}
+
+
+def _readers() -> dict[str, list[str]]:
+    """Returns the scores that read an option of `model.attention`, by the option's name."""
+    options = dict.fromkeys(option for options in SCORES.values() for option in options)
+    return {o: [score for score, read in SCORES.items() if o in read] for o in options}
 
 
 def refuse_ineffective(config: Config, given: Iterable[str]) -> None:
@@ -255,14 +243,15 @@ def _check_model(model: ModelConfig) -> None:
         f"model.decoder.units is {model.decoder.units} and the annotations have {width}; set "
         f"model.decoder.units={width}, or use general or projected, which join unequal sizes",
     )
+    options = SCORES[attention.score]
     _refuse(
-        attention.scale != "none" and attention.score not in PRODUCT_SCORES,
+        attention.scale != "none" and "scale" not in options,
         f"model.attention.scale={attention.scale} applies to products; with "
         f"model.attention.score={attention.score} set it to none",
     )
     for option in ("bias", "normalize"):
         _refuse(
-            getattr(attention, option) and attention.score not in TANH_SCORES,
+            getattr(attention, option) and option not in options,
             f"model.attention.{option} belongs to the scores additive and concat, not to "
             f"{attention.score}; set it to false",
         )
@@ -272,18 +261,12 @@ def _check_model(model: ModelConfig) -> None:
         "v_a at zero; use another initialization",
     )
     _refuse(
-        attention.coverage and attention.score != "additive",
+        attention.coverage and "coverage" not in options,
         f"model.attention.coverage enters the additive score's tanh; {attention.score} has no "
         "place for it: set it to false",
     )
     _refuse(
-        attention.kernel == "pallas"
-        and (attention.score != "additive" or attention.window != "global" or attention.coverage),
-        "model.attention.kernel=pallas computes the additive score over the whole sentence, "
-        "without coverage; set it to auto",
-    )
-    _refuse(
-        attention.window != "global" and attention.score in CONTROLS,
+        attention.window != "global" and "window" not in options,
         f"model.attention.score={attention.score} is a control over the whole sentence; set "
         "model.attention.window=global",
     )

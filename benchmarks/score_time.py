@@ -1,9 +1,11 @@
-"""Time of a training step by score: additive and projected beside dot, at equal sizes.
+"""Time of a training step by score, each with `model.kernels` auto and reference.
 
     python benchmarks/score_time.py
 
-The sizes are those of memory.py, with 64 sentences. The scores take turns on the same batch of
-random sentences, S = T; `--repeats` turns, after one that compiles and isn't counted.
+The sizes are those of memory.py, with 64 sentences. All take turns on the same batch of random
+sentences, S = T; `--repeats` turns, after one that compiles and isn't counted. With reference
+every loop is `nn.scan`'s and the loss the plain one, so that "to reference" is what the kernels
+gain in a whole step, and "to dot" compares scores in the same loop.
 
 Hardware and figures: the section on speed in README.md.
 """
@@ -20,45 +22,65 @@ from rivals.contenders import Ours
 
 from bahdanau_jax.data.batching import Batch
 from bahdanau_jax.runtime.setup import keep_freed_memory
+from bahdanau_jax.validation import CHOICES
 
 ROWS = 64
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Time of a training step by score.")
+    parser.add_argument("--scores", default=",".join(SCORES), help="dot is compared with")
     parser.add_argument("--lengths", default="16,50", help="values of S = T")
-    parser.add_argument("--repeats", type=int, default=11, help="steps of each score")
+    parser.add_argument("--repeats", type=int, default=11, help="steps of each")
     parser.add_argument("--json", type=Path, help="write the figures here too")
     arguments = parser.parse_args()
     keep_freed_memory()  # as launch.py does
-    models = {score: Ours(configuration(score), WORDS, WORDS) for score in SCORES}
+    scores = list(dict.fromkeys([*arguments.scores.split(","), "dot"]))
+    models = {}
+    for score in scores:
+        for kernels in CHOICES["model.kernels"]:
+            config = configuration(score)
+            config.model.kernels = kernels
+            models[score, kernels] = Ours(config, WORDS, WORDS)
     rows = []
-    print("S = T", *(f"{score} ms\tslowest-fastest\tto dot" for score in SCORES), sep="\t")
+    print("S = T", "score", "auto ms", "slowest-fastest", "reference ms", sep="\t", end="\t")
+    print("to reference", "to dot", sep="\t")
     for length in map(int, arguments.lengths.split(",")):
         ids = np.random.default_rng(0).integers(4, WORDS, (2, ROWS, length)).astype(np.int32)
-        batch = Batch(ids[0], ids[1])
-        seconds: dict[str, list[float]] = {score: [] for score in SCORES}
-        for model in models.values():
-            model.prepare(batch)
-            model.step(batch)
-        for _ in range(arguments.repeats):
-            for score, model in models.items():
-                began = time.perf_counter()
-                model.step(batch)
-                seconds[score].append(time.perf_counter() - began)
-        rows.append({"length": length, "seconds": seconds})
-        dot = statistics.median(seconds["dot"])
-        print(
-            length,
-            *(
-                f"{1e3 * statistics.median(s):.0f}\t{1e3 * max(s):.0f}-{1e3 * min(s):.0f}"
-                f"\t{statistics.median(s) / dot:.2f}"
-                for s in seconds.values()
-            ),
-            sep="\t",
-        )
+        seconds = times(models, Batch(ids[0], ids[1]), arguments.repeats)
+        rows.append({"length": length, "seconds": {"/".join(k): s for k, s in seconds.items()}})
+        dot = statistics.median(seconds["dot", "auto"])
+        for score in scores:
+            auto, plain = seconds[score, "auto"], seconds[score, "reference"]
+            median, reference = statistics.median(auto), statistics.median(plain)
+            print(
+                length,
+                score,
+                f"{1e3 * median:.0f}",
+                f"{1e3 * max(auto):.0f}-{1e3 * min(auto):.0f}",
+                f"{1e3 * reference:.0f}",
+                f"{median / reference:.2f}",
+                f"{median / dot:.2f}",
+                sep="\t",
+            )
     if arguments.json:
         arguments.json.write_text(json.dumps(rows, indent=1) + "\n")
+
+
+def times(
+    models: dict[tuple[str, str], Ours], batch: Batch, repeats: int
+) -> dict[tuple[str, str], list[float]]:
+    """Returns the seconds of every step of each model, which take turns."""
+    seconds: dict[tuple[str, str], list[float]] = {name: [] for name in models}
+    for model in models.values():
+        model.prepare(batch)
+        model.step(batch)
+    for _ in range(repeats):
+        for name, model in models.items():
+            began = time.perf_counter()
+            model.step(batch)
+            seconds[name].append(time.perf_counter() - began)
+    return seconds
 
 
 if __name__ == "__main__":

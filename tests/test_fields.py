@@ -127,3 +127,13 @@ def test_paths_are_those_of_the_leaves():
 
     assert field_paths() == leaves(nested, "")
     assert field_paths(ModelConfig, "model.")[0] == "model.cell"
+
+
+@pytest.mark.parametrize("value", ["auto", "xla"])
+def test_a_field_that_is_gone_is_still_read_where_it_changes_nothing(value):
+    assert from_json(f'{{"model": {{"attention": {{"kernel": "{value}"}}}}}}') == Config()
+
+
+def test_a_field_that_is_gone_is_refused_where_it_meant_something_else():
+    with pytest.raises(InputError, match=r"model\.attention\.kernel is 'pallas'.* auto"):
+        from_json('{"model": {"attention": {"kernel": "pallas"}}}')

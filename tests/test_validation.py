@@ -72,11 +72,6 @@ REFUSED = [
         [{"model.attention.normalize": False}],
     ),
     (
-        {"model.attention.kernel": "pallas", "model.attention.score": "general"},
-        ["model.attention.kernel=pallas", "additive", "auto"],
-        [{"model.attention.kernel": "auto"}, {"model.attention.score": "additive"}],
-    ),
-    (
         {"model.attention.normalize": True, "model.initialization": "paper"},
         ["model.attention.normalize", "model.initialization=paper", "another"],
         [{"model.initialization": "glorot"}, {"model.initialization": "uniform"}],

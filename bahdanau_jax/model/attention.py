@@ -1,7 +1,11 @@
-"""Attention: from energies to weights to the context vector, and the windows that narrow them.
+"""Attention: scores, their weights, and the context vector.
 
-Bahdanau et al. 2014, section 3.1, Equations 5 and 6; local windows from Luong et al. 2015, section
-3.2. The scores themselves are in `scores.py`.
+Bahdanau et al. 2014, section 3.1 and appendix A.1.2; Luong et al. 2015, section 3. The equations
+are in `equations.py`. A score's `keys` depend on the annotations alone: once a sentence.
+
+To add a score: here a subclass of `Score`, its name in `score_class` and its work in `score_cost`;
+its name and options in `validation.SCORES`; where it comes from in `modes/origins.py`; and its
+energy in the tests' oracle. `tests/model/test_every_score.py` names what is missing.
 """
 
 from typing import NamedTuple
@@ -11,9 +15,14 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from bahdanau_jax.config import AttentionConfig
-from bahdanau_jax.model.initialization import Initialization
-from bahdanau_jax.model.scores import AdditiveScore, score_class
+from bahdanau_jax.config import AttentionConfig, ModelConfig
+from bahdanau_jax.model import equations, kernels
+from bahdanau_jax.model.initialization import Initialization, initialization
+from bahdanau_jax.model.kernels.decoder_loop import ScoreWeights
+
+# The tanh over B·S·A is recomputed in the backward pass: storing it for every step of the decoder
+# costs more time than computing it again, and T times the memory.
+recomputed_tanh_energies = jax.checkpoint(equations.tanh_energies)
 
 
 class Memory(NamedTuple):
@@ -25,53 +34,253 @@ class Memory(NamedTuple):
     final: Array  # [→h_S ; ←h_1], the encoder's last states, float32[B, C]
 
 
-def masked_softmax(energies: Array, mask: Array) -> Array:
-    """Softmax over the allowed positions (Equation 6).
+class Cost(NamedTuple):
+    """Multiplications of a score in its matrix products, and its tanh; not those of the context."""
 
-    Args:
-      energies: e_ij, `float32[B, S]`.
-      mask: `bool[B, S]`, True where a position may receive weight.
+    keys: int  # of a source position, once a sentence
+    query: int  # of a step
+    energy: int  # of a source position at a step
+    tanh: int = 0  # how many are taken of a source position at a step
 
-    Returns:
-      α_ij, `float32[B, S]`: rows sum to one; exactly zero where the mask is False; a row without
-      any allowed position is zero throughout, and so is its gradient.
+
+class Score(nn.Module):
+    """What every score has.
+
+    Attributes:
+      config: which score, and its options.
+      query_units: size of q_i.
+      annotation_units: size of h_j.
+      initialize: the distributions of the parameters.
     """
-    lowest = jnp.finfo(energies.dtype).min
-    peak = jnp.max(energies, axis=-1, keepdims=True, where=mask, initial=lowest)
-    # The inner `where` keeps masked energies out of the exponential, so that no gradient is 0 · ∞.
-    shifted = jnp.where(mask, energies - jax.lax.stop_gradient(peak), 0.0)
-    weights = jnp.where(mask, jnp.exp(shifted), 0.0)
-    total = weights.sum(axis=-1, keepdims=True)
-    return weights / jnp.where(total > 0, total, 1.0)
+
+    config: AttentionConfig
+    query_units: int
+    annotation_units: int
+    initialize: Initialization
+
+    IN_LOOP = True  # False: the score has no form that `kernels.decoder_loop` knows
+
+    def keys(self, annotations: Array) -> Array:
+        """Returns the part that depends on the annotations alone, `float32[B, S, A]`."""
+        raise NotImplementedError
+
+    def __call__(self, query: Array, keys: Array, coverage: Array | None = None) -> Array:
+        """Returns the energies of one step.
+
+        Args:
+          query: q_i, `float32[B, H]`.
+          keys: what `keys` returned, `float32[B, S, A]`.
+          coverage: Σ_{k<i} α_kj, `float32[B, S]`; None where the score doesn't read it.
+
+        Returns:
+          e_ij, `float32[B, S]`; padding is not yet masked.
+        """
+        raise NotImplementedError
+
+    def weights(self) -> ScoreWeights:
+        """Returns what the decoder's fast loop needs to compute the energies; see `IN_LOOP`."""
+        raise NotImplementedError
 
 
-def context_vector(alignment: Array, annotations: Array) -> Array:
-    """Returns c_i = Σ_j α_ij h_j (Equation 5), `float32[B, C]`.
+class TanhScore(Score):
+    """What additive and concat share: v_a, its normalised form, and a bias inside the tanh."""
 
-    Args:
-      alignment: α_ij, `float32[B, S]`.
-      annotations: h_j, `float32[B, S, C]`.
+    def declare_vector(self) -> None:
+        """Declares v_a, and where configured its norm g and the bias b."""
+        units = self.config.units
+        self.v_a = self.param("v_a", self.initialize.alignment_vector, (units,))
+        if self.config.normalize:
+            self.g = self.param("g", nn.initializers.ones, ())
+        if self.config.bias:
+            self.b = self.param("b", self.initialize.bias, (units,))
+
+    def with_bias(self, keys: Array) -> Array:
+        """Returns keys [+ b]."""
+        return keys + self.b[None, None, :] if self.config.bias else keys
+
+    def vector(self) -> Array:
+        """Returns v_a, or g v_a / |v_a| (Salimans and Kingma 2016), `float32[A]`."""
+        return equations.normalised(self.v_a, self.g) if self.config.normalize else self.v_a
+
+
+class AdditiveScore(TanhScore):
+    """e_ij = v_aᵀ tanh(W_a q_i + U_a h_j [+ b] [+ w_cov Σ_{k<i} α_kj]).
+
+    Bahdanau et al. 2014, appendix A.1.2; coverage as in See, Liu and Manning 2017, Equation 11.
     """
-    return (alignment[:, :, None] * annotations).sum(axis=1)
+
+    def setup(self):
+        """Declares W_a, U_a, v_a and the optional g, b and w_cov."""
+        init, units = self.initialize.alignment, self.config.units
+        self.W_a = self.param("W_a", init, (self.query_units, units))
+        self.U_a = self.param("U_a", init, (self.annotation_units, units))
+        self.declare_vector()
+        if self.config.coverage:
+            self.w_cov = self.param("w_cov", self.initialize.alignment_vector, (units,))
+
+    def keys(self, annotations: Array) -> Array:
+        """Returns U_a h_j [+ b]."""
+        return self.with_bias(annotations @ self.U_a)
+
+    def __call__(self, query: Array, keys: Array, coverage: Array | None = None) -> Array:
+        """Returns the energies of one step."""
+        if coverage is not None:
+            keys = keys + coverage[:, :, None] * self.w_cov[None, None, :]
+        return recomputed_tanh_energies(query @ self.W_a, keys, self.vector())
+
+    def weights(self) -> ScoreWeights:
+        """Returns W_a and v_a."""
+        return ScoreWeights(self.W_a, self.vector(), None)
 
 
-def monotonic_centre(step: Array, mask: Array) -> Array:
-    """Returns local_m's centre p_i = min(i, S - 1), `float32[B]`; S counts a row's real tokens."""
-    return jnp.minimum(step, mask.sum(-1) - 1).astype(jnp.float32)
+class ConcatScore(TanhScore):
+    """e_ij = v_aᵀ tanh(W_a [q_i ; h_j] [+ b]): Luong et al. 2015, Equation 8, concat.
+
+    The same function as the additive score, with W_a and U_a stacked in one matrix.
+    """
+
+    def setup(self):
+        """Declares W_a, whose upper rows meet the query and whose lower rows the annotation."""
+        rows = self.query_units + self.annotation_units
+        self.W_a = self.param("W_a", self.initialize.alignment, (rows, self.config.units))
+        self.declare_vector()
+
+    def keys(self, annotations: Array) -> Array:
+        """Returns the annotation's part of W_a [q ; h] [+ b]."""
+        return self.with_bias(annotations @ self.W_a[self.query_units :])
+
+    def __call__(self, query: Array, keys: Array, coverage: Array | None = None) -> Array:
+        """Returns the energies of one step."""
+        return recomputed_tanh_energies(query @ self.W_a[: self.query_units], keys, self.vector())
+
+    def weights(self) -> ScoreWeights:
+        """Returns the rows of W_a that meet the query, and v_a."""
+        return ScoreWeights(self.W_a[: self.query_units], self.vector(), None)
 
 
-def window_mask(centre: Array, half_width: int, mask: Array) -> Array:
-    """Returns where |j - p_i| ≤ half_width and the token is real, `bool[B, S]`."""
-    return mask & (jnp.abs(_offsets(centre, mask)) <= half_width)
+class ConcatIdentityScore(Score):
+    """e_ij = v_aᵀ tanh(W_a q_i + h_j): concat with its part on h_j fixed to the identity."""
+
+    def setup(self):
+        """Declares W_a and v_a, both of the annotations' width."""
+        width = self.annotation_units
+        self.W_a = self.param("W_a", self.initialize.alignment, (self.query_units, width))
+        self.v_a = self.param("v_a", self.initialize.alignment_vector, (width,))
+
+    def keys(self, annotations: Array) -> Array:
+        """Returns h_j."""
+        return annotations
+
+    def __call__(self, query: Array, keys: Array, coverage: Array | None = None) -> Array:
+        """Returns the energies of one step."""
+        return recomputed_tanh_energies(query @ self.W_a, keys, self.v_a)
+
+    def weights(self) -> ScoreWeights:
+        """Returns W_a and v_a."""
+        return ScoreWeights(self.W_a, self.v_a, None)
 
 
-def gaussian(centre: Array, half_width: int, mask: Array) -> Array:
-    """Returns exp(-(j - p_i)² / 2σ²) with σ = half_width / 2 (Luong, Equation 10), `[B, S]`."""
-    return jnp.exp(-2.0 * (_offsets(centre, mask) / half_width) ** 2)
+class MultiplicativeScore(Score):
+    """dot: q_iᵀ h_j; general: q_iᵀ W_a h_j; projected: (W_a q_i)ᵀ (U_a h_j); each may be scaled.
+
+    Luong et al. 2015, Equation 8; projected as in Britz et al. 2017, Equation 6. The scale sqrt
+    divides by the root of the product's length (Vaswani et al. 2017); learned is a factor.
+    """
+
+    def setup(self):
+        """Declares the matrices that the score names, and the learned scale."""
+        init = self.initialize.alignment
+        if self.config.score == "general":
+            self.W_a = self.param("W_a", init, (self.query_units, self.annotation_units))
+        elif self.config.score == "projected":
+            self.W_a = self.param("W_a", init, (self.query_units, self.config.units))
+            self.U_a = self.param("U_a", init, (self.annotation_units, self.config.units))
+        if self.config.scale == "learned":
+            self.scale = self.param("scale", nn.initializers.ones, ())
+
+    def keys(self, annotations: Array) -> Array:
+        """Returns h_j (dot, general) or U_a h_j (projected)."""
+        return annotations @ self.U_a if self.config.score == "projected" else annotations
+
+    def __call__(self, query: Array, keys: Array, coverage: Array | None = None) -> Array:
+        """Returns the energies of one step."""
+        if self.config.score != "dot":
+            query = query @ self.W_a
+        if self.config.scale == "sqrt":
+            query = query / jnp.sqrt(jnp.asarray(keys.shape[-1], query.dtype))
+        elif self.config.scale == "learned":
+            query = query * self.scale
+        return equations.product_energies(query, keys)
+
+    def weights(self) -> ScoreWeights:
+        """Returns W_a, where there is one, and the factor of the products."""
+        W_a = None if self.config.score == "dot" else self.W_a
+        factor = self.scale if self.config.scale == "learned" else None
+        if self.config.scale == "sqrt":
+            factor = 1 / jnp.sqrt(self.query_units if W_a is None else W_a.shape[1])
+        return ScoreWeights(W_a, None, factor)
 
 
-def _offsets(centre: Array, mask: Array) -> Array:
-    return jnp.arange(mask.shape[1], dtype=jnp.float32)[None, :] - centre[:, None]
+class UniformScore(Score):
+    """e_ij = 0: every real position weighs the same. A control; its context is the mean of h_j."""
+
+    def keys(self, annotations: Array) -> Array:
+        """Returns no keys, `float32[B, S, 0]`."""
+        return annotations[:, :, :0]
+
+    def __call__(self, query: Array, keys: Array, coverage: Array | None = None) -> Array:
+        """Returns zeros."""
+        return jnp.zeros(keys.shape[:2], query.dtype)
+
+    def weights(self) -> ScoreWeights:
+        """Returns no weights: without keys every energy is zero."""
+        return ScoreWeights(None, None, None)
+
+
+def score_class(name: str) -> type[Score]:
+    """Returns the score of this name, as in `config.AttentionConfig.score`; not `fixed`."""
+    match name:
+        case "additive":
+            return AdditiveScore
+        case "concat":
+            return ConcatScore
+        case "concat_identity":
+            return ConcatIdentityScore
+        case "dot" | "general" | "projected":
+            return MultiplicativeScore
+        case "uniform":
+            return UniformScore
+        case _:
+            raise ValueError(f"{name!r} is no score")
+
+
+def score_cost(config: ModelConfig) -> Cost:
+    """Returns the work of a model's score; `fixed`, which has no energies, has none.
+
+    Raises:
+      ValueError: the score isn't among those whose work is known.
+    """
+    units, H, C = config.attention.units, config.decoder.units, config.annotation_units
+    match config.attention.score:
+        case "additive" | "concat":
+            return Cost(keys=C * units, query=H * units, energy=units, tanh=units)
+        case "concat_identity":
+            return Cost(keys=0, query=H * C, energy=C, tanh=C)
+        case "dot":
+            return Cost(keys=0, query=0, energy=C)
+        case "general":
+            return Cost(keys=0, query=H * C, energy=C)
+        case "projected":
+            return Cost(keys=C * units, query=H * units, energy=units)
+        case "uniform" | "fixed":
+            return Cost(keys=0, query=0, energy=0)
+        case name:
+            raise ValueError(f"the work of the score {name!r} isn't known")
+
+
+def fused_kernel_covers(config: AttentionConfig) -> bool:
+    """Returns whether `kernels.fused_attention` computes this attention."""
+    return config.score == "additive" and config.window == "global" and not config.coverage
 
 
 class Attention(nn.Module):
@@ -82,12 +291,14 @@ class Attention(nn.Module):
       query_units: size of q_i.
       annotation_units: size of h_j.
       initialize: the distributions of the parameters.
+      kernels: `ModelConfig.kernels`.
     """
 
     config: AttentionConfig
     query_units: int
     annotation_units: int
     initialize: Initialization
+    kernels: str = "auto"
 
     def setup(self):
         """Declares the score, and the predictor of local_p's centre."""
@@ -125,39 +336,65 @@ class Attention(nn.Module):
             last = memory.mask.sum(-1, keepdims=True) - 1
             positions = jnp.arange(memory.mask.shape[1])[None, :]
             return memory.final, (positions == last).astype(query.dtype)
-        if self.config.kernel == "pallas":
-            return self._fused(query, memory)
+        if fused_kernel_covers(self.config) and kernels.may_run("fused_attention", self.kernels):
+            # Imported here: Pallas is slow to import, and few use it.
+            from bahdanau_jax.model.kernels.fused_attention import fused_attention
+
+            W_a, v_a, _ = self.score.weights()
+            assert W_a is not None and v_a is not None  # the score is additive
+            return fused_attention(query @ W_a, memory.keys, v_a, memory.annotations, memory.mask)
         energies = self.score(query, memory.keys, coverage)
         alignment = self._weigh(energies, query, memory.mask, step)
-        return context_vector(alignment, memory.annotations), alignment
-
-    def _fused(self, query: Array, memory: Memory) -> tuple[Array, Array]:
-        """Attends by the kernel, which computes the additive score too."""
-        # Imported here: Pallas is slow to import, and few use it.
-        from bahdanau_jax.model.kernels.fused_attention import fused_attention
-
-        score = self.score
-        assert isinstance(score, AdditiveScore)
-        projected = query @ score.W_a
-        return fused_attention(
-            projected, memory.keys, score.vector(), memory.annotations, memory.mask
-        )
+        return equations.context_vector(alignment, memory.annotations), alignment
 
     def _weigh(self, energies: Array, query: Array, mask: Array, step: Array) -> Array:
         """Turns energies into weights inside the window, `float32[B, S]`."""
         half_width = self.config.half_width
         match self.config.window:
             case "local_m":
-                centre = monotonic_centre(step, mask)
-                return masked_softmax(energies, window_mask(centre, half_width, mask))
+                centre = equations.monotonic_centre(step, mask)
+                inside = equations.window_mask(centre, half_width, mask)
+                return equations.masked_softmax(energies, inside)
             case "local_p":
-                share = nn.sigmoid(jnp.tanh(query @ self.W_p) @ self.v_p)
-                centre = mask.sum(-1) * share  # p_i = S · sigmoid(v_pᵀ tanh(W_p q_i))
-                inside = window_mask(centre, half_width, mask)
-                weights = masked_softmax(energies, inside) * gaussian(centre, half_width, mask)
-                if not self.config.renormalize:
-                    return weights
-                total = weights.sum(-1, keepdims=True)
-                return weights / jnp.where(total > 0, total, 1.0)
+                centre = equations.predicted_centre(query, self.W_p, self.v_p, mask)
+                inside = equations.window_mask(centre, half_width, mask)
+                weights = equations.masked_softmax(energies, inside)
+                weights = weights * equations.gaussian(centre, half_width, mask)
+                return equations.share_of_sum(weights) if self.config.renormalize else weights
             case _:
-                return masked_softmax(energies, mask)
+                return equations.masked_softmax(energies, mask)
+
+
+def BahdanauAttention(
+    units: int, query_units: int, annotation_units: int, *, normalize: bool = False
+) -> Attention:
+    """Returns additive attention, e_ij = v_aᵀ tanh(W_a q_i + U_a h_j), over the whole sentence.
+
+    Bahdanau et al. 2014, section 3.1 and appendix A.1.2.
+
+    Args:
+      units: A, the hidden size of the alignment model.
+      query_units: size of q_i.
+      annotation_units: C, size of h_j.
+      normalize: g v_a / |v_a| in place of v_a.
+    """
+    config = AttentionConfig(score="additive", units=units, normalize=normalize)
+    return Attention(config, query_units, annotation_units, initialization("glorot"))
+
+
+def LuongAttention(
+    score: str, query_units: int, annotation_units: int, *, units: int = 128, scale: str = "none"
+) -> Attention:
+    """Returns attention by one of the scores of Luong et al. 2015, Equation 8, global.
+
+    Args:
+      score: dot | general | concat | projected; dot needs queries and annotations of one size.
+      query_units: size of q_i.
+      annotation_units: C, size of h_j.
+      units: A, the hidden size of concat and projected.
+      scale: none | sqrt | learned, of the products.
+    """
+    if score not in ("dot", "general", "concat", "projected"):
+        raise ValueError(f"{score!r} is none of dot, general, concat and projected")
+    config = AttentionConfig(score=score, units=units, scale=scale, query="current")
+    return Attention(config, query_units, annotation_units, initialization("glorot"))

@@ -1,18 +1,19 @@
-"""Recurrent cells: one step of a GRU (both forms) or an LSTM.
+"""Recurrent cells: parameters and one step of a GRU (both forms) or an LSTM.
 
-What doesn't depend on the recurrence is computed by `project` for all steps at once, outside the
-loop; `__call__` is what remains inside it. A cell's state is a tuple whose first member is the
-hidden state `float32[B, H]`; the LSTM's second is its memory.
+Bahdanau et al. 2014, appendix A.1.1; the equations themselves are in `equations.py`. What doesn't
+depend on the recurrence is computed by `project` for all steps at once, outside the loop;
+`__call__` is what remains inside it. A cell's state is a tuple whose first member is the hidden
+state `float32[B, H]`; the LSTM's second is its memory.
 """
 
 from typing import TypeAlias
 
 import flax.linen as nn
-import jax
 import jax.numpy as jnp
 from jax import Array
 
 from bahdanau_jax.config import ModelConfig
+from bahdanau_jax.model import equations
 from bahdanau_jax.model.initialization import Initialization, initialization, per_gate
 
 CellState: TypeAlias = tuple[Array, ...]
@@ -64,7 +65,7 @@ class RecurrentCell(nn.Module):
         """
         projected = x @ self.W
         if self.layer_norm:
-            projected = _normalise(projected, self.gain_W)
+            projected = equations.layer_norm(projected, self.gain_W)
         return projected + jnp.broadcast_to(self.b, projected.shape)
 
     def initial_state(self, hidden: Array) -> CellState:
@@ -76,13 +77,13 @@ class RecurrentCell(nn.Module):
         if context is None:
             return projected
         added = context @ self.C
-        return projected + (_normalise(added, self.gain_C) if self.layer_norm else added)
+        return projected + (equations.layer_norm(added, self.gain_C) if self.layer_norm else added)
 
     def _recurrent(self, state: Array, first: int, last: int) -> Array:
         """Returns the state's part of gates `first` to `last`: `float32[B, (last - first) * H]`."""
         columns = slice(first * self.units, last * self.units)
         product = state @ self.U[:, columns]
-        return _normalise(product, self.gain_U[columns]) if self.layer_norm else product
+        return equations.layer_norm(product, self.gain_U[columns]) if self.layer_norm else product
 
 
 class GRUBefore(RecurrentCell):
@@ -108,10 +109,11 @@ class GRUBefore(RecurrentCell):
         """
         (s,) = state
         inputs = self._inputs(projected, context)
-        gates = nn.sigmoid(inputs[:, : 2 * self.units] + self._recurrent(s, 0, 2))
+        gates = equations.gru_gates(inputs[:, : 2 * self.units], self._recurrent(s, 0, 2))
         reset, update = jnp.split(gates, 2, axis=-1)
-        proposal = jnp.tanh(inputs[:, 2 * self.units :] + self._recurrent(reset * s, 2, 3))
-        return ((1 - update) * s + update * proposal,)
+        recurrent = self._recurrent(reset * s, 2, 3)
+        proposal = equations.gru_proposal(inputs[:, 2 * self.units :], recurrent)
+        return (equations.gru_before(s, update, proposal),)
 
 
 class GRUAfter(RecurrentCell):
@@ -131,11 +133,12 @@ class GRUAfter(RecurrentCell):
         (s,) = state
         inputs = self._inputs(projected, context)
         recurrent = self._recurrent(s, 0, 3)
-        gates = nn.sigmoid(inputs[:, : 2 * self.units] + recurrent[:, : 2 * self.units])
+        wide = 2 * self.units
+        gates = equations.gru_gates(inputs[:, :wide], recurrent[:, :wide])
         reset, update = jnp.split(gates, 2, axis=-1)
-        remembered = recurrent[:, 2 * self.units :] + self.b_u[None, :]
-        proposal = jnp.tanh(inputs[:, 2 * self.units :] + reset * remembered)
-        return ((1 - update) * proposal + update * s,)
+        remembered = recurrent[:, wide:] + self.b_u[None, :]
+        proposal = equations.gru_proposal(inputs[:, wide:], reset * remembered)
+        return (equations.gru_after(s, update, proposal),)
 
 
 class LSTM(RecurrentCell):
@@ -153,9 +156,7 @@ class LSTM(RecurrentCell):
         """Takes one step; `state` is (hidden, memory), `projected` is `float32[B, 4H]`."""
         hidden, memory = state
         gates = self._inputs(projected, context) + self._recurrent(hidden, 0, 4)
-        admit, forget, proposal, emit = jnp.split(gates, 4, axis=-1)
-        memory = nn.sigmoid(forget) * memory + nn.sigmoid(admit) * jnp.tanh(proposal)
-        return (nn.sigmoid(emit) * jnp.tanh(memory), memory)
+        return equations.lstm(memory, gates)
 
 
 def make_cell(
@@ -182,10 +183,3 @@ def make_cell(
         initialize=initialization(config.initialization),
         name=name,
     )
-
-
-def _normalise(x: Array, gain: Array) -> Array:
-    """Layer normalisation over the last axis, without a bias of its own: the cell adds one."""
-    mean = x.mean(-1, keepdims=True)
-    variance = x.var(-1, keepdims=True)
-    return (x - mean) * jax.lax.rsqrt(variance + 1e-6) * jnp.broadcast_to(gain, x.shape)

@@ -1,4 +1,4 @@
-"""The decoder: a recurrence over target words in which every step attends to the source.
+"""The decoder: a recurrence over target words in which every step attends, and its readout.
 
 Bahdanau et al. 2014, section 3.1 and appendix A.2.2; Luong et al. 2015, section 3. The moment of
 the query says which: previous (Bahdanau), intermediate (conditional GRU), current (Luong).
@@ -11,10 +11,11 @@ import jax.numpy as jnp
 from jax import Array
 
 from bahdanau_jax.config import ModelConfig
-from bahdanau_jax.model.attention import Attention, Memory
-from bahdanau_jax.model.cells import CellState, make_cell
+from bahdanau_jax.model import equations, kernels
+from bahdanau_jax.model.attention import Attention, Memory, score_class
+from bahdanau_jax.model.cells import CellState, GRUAfter, RecurrentCell, make_cell
 from bahdanau_jax.model.initialization import initialization
-from bahdanau_jax.model.kernels import additive_decoder
+from bahdanau_jax.model.kernels import decoder_loop
 
 
 class DecoderState(NamedTuple):
@@ -49,7 +50,7 @@ class AttentionCell(nn.Module):
         config = self.config
         units, context = config.decoder.units, config.annotation_units
         init = initialization(config.initialization)
-        self.attention = Attention(config.attention, units, context, init)
+        self.attention = Attention(config.attention, units, context, init, config.kernels)
         match config.attention.query:
             case "previous":
                 lowest = make_cell(config, units, config.embedding, context=context)
@@ -76,7 +77,7 @@ class AttentionCell(nn.Module):
 
     def attentional(self, context: Array, state: Array) -> Array:
         """Returns h̃_i = tanh(W_c [c_i ; s_i]) (Luong et al. 2015, Equation 5)."""
-        return jnp.tanh(jnp.concatenate([context, state], axis=-1) @ self.W_c)
+        return equations.attentional_vector(jnp.concatenate([context, state], axis=-1) @ self.W_c)
 
     def __call__(
         self, state: DecoderState, projected: Array, memory: Memory
@@ -97,9 +98,7 @@ class AttentionCell(nn.Module):
             case "previous":  # c_i from s_{i-1}; then s_i = f(s_{i-1}, y_{i-1}, c_i)
                 context, alignment = self._attend(before, memory, state)
                 cells, top = self._layers(state.cells, projected, context)
-            case (
-                "intermediate"
-            ):  # s'_i = f_1(s_{i-1}, y_{i-1}); c_i from s'_i; s_i = f_2(s'_i, c_i)
+            case "intermediate":  # s'_i = f_1(s_{i-1}, y_{i-1}); c_i from it; s_i = f_2(s'_i, c_i)
                 between = self.transition(state.cells[0], projected)
                 context, alignment = self._attend(between[0], memory, state)
                 gates = self.cell[0].project(context)
@@ -169,13 +168,14 @@ class Decoder(nn.Module):
             case "zero":
                 hidden = [jnp.zeros((batch, config.decoder.units), dtype)] * config.decoder.layers
             case "backward":
-                hidden = [self._start(memory.final[:, config.encoder.units :], w) for w in self.W_s]
+                backward = memory.final[:, config.encoder.units :]
+                hidden = [equations.initial_state(backward, W) for W in self.W_s]
             case "final":
-                hidden = [self._start(memory.final, w) for w in self.W_s]
+                hidden = [equations.initial_state(memory.final, W) for W in self.W_s]
             case _:
                 count = jnp.maximum(memory.mask.sum(1, keepdims=True), 1)
                 mean = memory.annotations.astype(dtype).sum(1) / count
-                hidden = [self._start(mean, w) for w in self.W_s]
+                hidden = [equations.initial_state(mean, W) for W in self.W_s]
         cells = self.attention_cell.cell
         coverage = attentional = None
         if config.attention.coverage:
@@ -197,7 +197,7 @@ class Decoder(nn.Module):
         """
         projected = self.attention_cell.project(embedded)
         start = self.initial_state(memory)
-        if additive_decoder.covers(self.config):
+        if covers(self.config) and kernels.may_run("decoder_loop", self.config.kernels):
             return self._complete(self._recur(start, projected, memory))
         scan = nn.scan(
             AttentionCell.__call__,
@@ -217,19 +217,36 @@ class Decoder(nn.Module):
 
     def _recur(self, start: DecoderState, projected: Array, memory: Memory) -> StepOutput:
         """Runs the same steps as the scan over `AttentionCell`, by a faster loop."""
-        cell, score = self.attention_cell.cell[0], self.attention_cell.attention.score
-        b_u = None if self.config.gru_reset == "before" else cell.b_u
-        weights = additive_decoder.Weights(score.W_a, score.vector(), cell.U, cell.C, b_u)
-        steps = additive_decoder.recur(
-            weights, start.cells[0][0], projected, memory.annotations, memory.keys, memory.mask
+        config, cells = self.config, self.attention_cell
+        cell, W, b, transition = cells.cell[0], None, None, None
+        match config.attention.query:
+            case "previous":
+                W = cell.C
+            case "intermediate":
+                W, b, transition = cell.W, cell.b, _cell_weights(cells.transition)
+            case _:
+                W = cell.C if config.input_feeding else None
+        weights = decoder_loop.Weights(
+            cells.attention.score.weights(),
+            _cell_weights(cell),
+            W,
+            b,
+            transition,
+            cells.W_c if config.input_feeding else None,
         )
-        states = steps.before
-        if self.config.readout != "maxout":
-            states = jnp.concatenate([states[1:], steps.last[None]])
-        return StepOutput(states, steps.context, steps.alignment, None)
-
-    def _start(self, vector: Array, weights: Array) -> Array:
-        return jnp.tanh(vector @ weights)
+        steps = decoder_loop.recur(
+            config.attention.query,
+            weights,
+            (start.cells[0], start.attentional),
+            projected,
+            memory.annotations,
+            memory.keys,
+            memory.mask,
+        )
+        states = steps.state
+        if config.attention.query == "previous" and config.readout == "maxout":
+            states = jnp.concatenate([start.cells[0][0][None], states[:-1]])
+        return StepOutput(states, steps.context, steps.alignment, steps.attentional)
 
     def _complete(self, outputs: StepOutput) -> StepOutput:
         """Adds h̃ where nothing in the loop needed it: one product over all steps."""
@@ -237,3 +254,69 @@ class Decoder(nn.Module):
             return outputs
         attentional = self.attention_cell.attentional(outputs.context, outputs.state)
         return outputs._replace(attentional=attentional)
+
+
+def covers(config: ModelConfig) -> bool:
+    """Returns whether `kernels.decoder_loop` computes what the scan does with this model."""
+    attention = config.attention
+    return (
+        attention.score != "fixed"
+        and score_class(attention.score).IN_LOOP
+        and attention.window == "global"
+        and not attention.coverage
+        and config.decoder.layers == 1
+        and not config.layer_norm
+    )
+
+
+def _cell_weights(cell: RecurrentCell) -> decoder_loop.CellWeights:
+    return decoder_loop.CellWeights(cell.U, cell.b_u if isinstance(cell, GRUAfter) else None)
+
+
+class Readout(nn.Module):
+    """What of state, context and previous word becomes the vector before the output layer.
+
+    maxout: Bahdanau et al. 2014, appendix A.2.2; linear hands the state on as it is. Luong's
+    attentional vector is computed by the decoder's cell, which may feed it to the next step; here
+    it is handed on.
+
+    Attributes:
+      config: the model's configuration.
+    """
+
+    config: ModelConfig
+
+    def setup(self):
+        """Declares U_o (state), V_o (word), C_o (context) and b_o for maxout."""
+        config = self.config
+        if config.readout != "maxout":
+            return
+        init = initialization(config.initialization)
+        wide = 2 * config.readout_units
+        self.U_o = self.param("U_o", init.kernel, (config.decoder.units, wide))
+        self.V_o = self.param("V_o", init.kernel, (config.embedding, wide))
+        self.C_o = self.param("C_o", init.kernel, (config.annotation_units, wide))
+        self.b_o = self.param("b_o", init.bias, (wide,))
+
+    def __call__(
+        self, state: Array, embedded: Array, context: Array, attentional: Array | None
+    ) -> Array:
+        """Reads out any number of steps at once.
+
+        Args:
+          state: s_{i-1} where the query is previous and the readout maxout, else s_i,
+            `float32[..., H]`.
+          embedded: E y_{i-1}, `float32[..., E]`.
+          context: c_i, `float32[..., C]`.
+          attentional: h̃_i, `float32[..., R]`, or None where the readout isn't attentional.
+
+        Returns:
+          t_i, `float32[..., R]` (linear: `float32[..., H]`).
+        """
+        if attentional is not None:
+            return attentional
+        if self.config.readout == "linear":
+            return state
+        proposal = state @ self.U_o + embedded @ self.V_o + context @ self.C_o
+        proposal = proposal + jnp.broadcast_to(self.b_o, proposal.shape)
+        return equations.maxout(proposal)

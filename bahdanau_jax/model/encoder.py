@@ -10,7 +10,8 @@ import jax.numpy as jnp
 from jax import Array
 
 from bahdanau_jax.config import ModelConfig
-from bahdanau_jax.model.cells import RecurrentCell, make_cell
+from bahdanau_jax.model import kernels
+from bahdanau_jax.model.cells import GRUAfter, RecurrentCell, make_cell
 from bahdanau_jax.model.kernels import gru
 
 
@@ -43,11 +44,14 @@ class Encoder(nn.Module):
           [→h at the last real token ; ←h at the first], `float32[B, C]`.
         """
         real = mask[:, :, None]
+        run = recur
+        if covers(self.config) and kernels.may_run("gru", self.config.kernels):
+            run = recur_by_kernel
         layer_input = annotations = embedded
         for layer, cell in enumerate(self.forward):
-            states = [recur(cell, layer_input, mask, reverse=False)]
+            states = [run(cell, layer_input, mask, reverse=False)]
             if self.config.encoder.bidirectional:
-                states.append(recur(self.backward[layer], layer_input, mask, reverse=True))
+                states.append(run(self.backward[layer], layer_input, mask, reverse=True))
             annotations = jnp.concatenate(states, axis=-1)
             if self.config.residual and layer > 0:
                 annotations = annotations + layer_input
@@ -77,8 +81,6 @@ def recur(cell: RecurrentCell, inputs: Array, mask: Array, *, reverse: bool) -> 
     Returns:
       The hidden states, `float32[S, B, H]`; at padding they repeat a neighbour's.
     """
-    if gru.covers(cell):
-        return gru.recur(cell, cell.project(inputs), mask, reverse=reverse)
 
     def step(cell, state, inputs):
         projected, real = inputs
@@ -96,3 +98,14 @@ def recur(cell: RecurrentCell, inputs: Array, mask: Array, *, reverse: bool) -> 
     )
     _, hidden = scan(cell, start, (cell.project(inputs), mask))
     return hidden
+
+
+def covers(config: ModelConfig) -> bool:
+    """Returns whether `recur_by_kernel` computes what `recur` does with the model's cells."""
+    return config.cell == "gru" and not config.layer_norm
+
+
+def recur_by_kernel(cell: RecurrentCell, inputs: Array, mask: Array, *, reverse: bool) -> Array:
+    """Runs a GRU as `recur` does, by `kernels.gru`."""
+    b_u = cell.b_u if isinstance(cell, GRUAfter) else None
+    return gru.recur(cell.U, b_u, cell.project(inputs), mask, reverse=reverse)

@@ -3,17 +3,18 @@
 from typing import Any
 
 import flax.linen as nn
+import jax
 import jax.numpy as jnp
 from jax import Array
 
 from bahdanau_jax.config import ModelConfig
+from bahdanau_jax.model import equations, kernels
 from bahdanau_jax.model.attention import Memory
-from bahdanau_jax.model.decoder import Decoder, DecoderState
+from bahdanau_jax.model.decoder import Decoder, DecoderState, Readout
 from bahdanau_jax.model.dropout import Noise, Place, dropout
 from bahdanau_jax.model.encoder import Encoder
 from bahdanau_jax.model.initialization import initialization
 from bahdanau_jax.model.kernels.output_loss import output_loss, output_nll
-from bahdanau_jax.model.readout import Readout
 from bahdanau_jax.special_ids import BOS, PAD
 
 
@@ -97,11 +98,16 @@ class Seq2Seq(nn.Module):
           smoothing: ε of label smoothing.
 
         Returns:
-          The sums of `loss.smoothed_nll`, and of `loss.token_nll` without a gradient; nats.
+          The sums of `equations.smoothed_nll`, and of `token_nll` without a gradient; nats.
         """
         readout, _ = self._teacher_forced(source, target, noise)
-        tokens, y = readout.reshape(-1, readout.shape[-1]), target.T.reshape(-1)
-        return output_loss(tokens, self._output_weights(), self.b_w, y, y != PAD, smoothing)
+        if kernels.may_run("output_loss", self.config.kernels):
+            tokens, y = readout.reshape(-1, readout.shape[-1]), target.T.reshape(-1)
+            return output_loss(tokens, self._output_weights(), self.b_w, y, y != PAD, smoothing)
+        logits, y = self.logits(readout), target.T
+        loss = equations.smoothed_nll(logits, y, smoothing)
+        nll = equations.token_nll(jax.lax.stop_gradient(logits), y)
+        return jnp.sum(loss, where=y != PAD), jnp.sum(nll, where=y != PAD)
 
     def target_nll(self, source: Array, target: Array) -> Array:
         """Returns -log p(y_i) of every target token, in nats; zero at PAD.
@@ -114,9 +120,12 @@ class Seq2Seq(nn.Module):
           `float32[B, T]`.
         """
         readout, _ = self._teacher_forced(source, target, None)
-        tokens, y = readout.reshape(-1, readout.shape[-1]), target.T.reshape(-1)
-        nll = output_nll(tokens, self._output_weights(), self.b_w, y)
-        return jnp.where(target != PAD, nll.reshape(target.T.shape).T, 0.0)
+        if kernels.may_run("output_loss", self.config.kernels):
+            tokens, y = readout.reshape(-1, readout.shape[-1]), target.T.reshape(-1)
+            nll = output_nll(tokens, self._output_weights(), self.b_w, y).reshape(target.T.shape)
+        else:
+            nll = equations.token_nll(self.logits(readout), target.T)
+        return jnp.where(target != PAD, nll.T, 0.0)
 
     def _teacher_forced(
         self, source: Array, target: Array, noise: Noise | None

@@ -12,10 +12,11 @@ from typing import Any, NamedTuple, TextIO
 import jax
 import numpy as np
 
-from bahdanau_jax.config import Config, DataConfig
+from bahdanau_jax.config import Config, DataConfig, ModelConfig
 from bahdanau_jax.data.batching import Batch
 from bahdanau_jax.data.vocabularies import Vocabularies
 from bahdanau_jax.errors import InputError
+from bahdanau_jax.model import attention, decoder, encoder, kernels
 from bahdanau_jax.model.seq2seq import Seq2Seq, initial_params
 from bahdanau_jax.modes.origins import choices
 from bahdanau_jax.modes.work import Size, step_work, tanh_count
@@ -53,6 +54,8 @@ def explain(config: Config, directory: Path, stream: TextIO) -> None:
     print("Choices, and where each value or form stands", file=stream)
     shown = [(field, _value(value), origin) for field, value, origin in choices(config)]
     _print_table(shown, "lll", stream)
+    print(f"\nKernels on a device of kind {kernels.platform()}", file=stream)
+    _print_table(kernel_choices(config.model), "lll", stream)
     print(
         f"\nVocabularies: {sizes.source:,} source and {sizes.target:,} target entries "
         f"({sizes.known})\n\nParameters, float32",
@@ -167,6 +170,28 @@ def step_memory(model: Seq2Seq, config: Config, size: Size) -> StepMemory:
     )
     lower: Any = step
     return planned(lower.lower(state, devices.shard(batch)).compile())
+
+
+def kernel_choices(config: ModelConfig) -> list[tuple[str, str, str]]:
+    """Returns each kernel's name, whether a model runs it on this device, and why."""
+    covers = {
+        "gru": encoder.covers(config),
+        "decoder_loop": decoder.covers(config),
+        "fused_attention": attention.fused_kernel_covers(config.attention),
+    }
+    rows = []
+    for kernel in kernels.KERNELS.values():
+        if config.kernels == "reference":
+            runs, why = "no", "model.kernels=reference"
+        elif kernels.platform() not in kernel.platforms:
+            places = f"only on {' and '.join(kernel.platforms)}" if kernel.platforms else "nowhere"
+            runs, why = "no", f"measured {places} yet"
+        elif not covers.get(kernel.name, True):
+            runs, why = "no", f"computes only {kernel.when}"
+        else:
+            runs, why = "yes", f"{kernel.gain}, {kernel.measured_on}"
+        rows.append((kernel.name, runs, why))
+    return rows
 
 
 def _print_parameters(model: Seq2Seq, stream: TextIO) -> None:

@@ -7,6 +7,7 @@ counted, with one exception that is told apart: the tanh inside the scores that 
 from typing import NamedTuple
 
 from bahdanau_jax.config import ModelConfig
+from bahdanau_jax.model.attention import score_cost
 
 
 class Size(NamedTuple):
@@ -42,7 +43,7 @@ def step_work(config: ModelConfig, size: Size) -> list[Work]:
     positions, steps = size.rows * size.source, size.rows * size.target
     forward = {
         "encoder": 2 * positions * _encoder(config),
-        "keys": 2 * positions * _keys(config),
+        "keys": 2 * positions * score_cost(config).keys,
         "initial state": 2 * size.rows * _initial_state(config),
         "attention": 2 * steps * (_query(config) + size.source * _position(config)),
         "decoder": 2 * steps * _decoder(config),
@@ -54,12 +55,7 @@ def step_work(config: ModelConfig, size: Size) -> list[Work]:
 
 def tanh_count(config: ModelConfig, size: Size) -> int:
     """Returns how often a forward pass takes the tanh inside the score, B·T·S·A or 0."""
-    width = {
-        "additive": config.attention.units,
-        "concat": config.attention.units,
-        "concat_identity": config.annotation_units,
-    }.get(config.attention.score, 0)
-    return size.rows * size.target * size.source * width
+    return size.rows * size.target * size.source * score_cost(config).tanh
 
 
 # Below: multiplications of one position, of one step, or of one sentence.
@@ -72,11 +68,6 @@ def _encoder(config: ModelConfig) -> int:
     return directions * gates * (inputs + encoder.layers * encoder.units)
 
 
-def _keys(config: ModelConfig) -> int:
-    projected = config.attention.score in ("additive", "concat", "projected")
-    return config.annotation_units * config.attention.units if projected else 0
-
-
 def _initial_state(config: ModelConfig) -> int:
     if config.initial_state == "zero":
         return 0
@@ -86,30 +77,15 @@ def _initial_state(config: ModelConfig) -> int:
 
 
 def _query(config: ModelConfig) -> int:
-    units, attention = config.decoder.units, config.attention
-    match attention.score:
-        case "additive" | "concat" | "projected":
-            width = attention.units
-        case "concat_identity" | "general":
-            width = config.annotation_units
-        case _:
-            width = 0
-    centre = units * (units + 1) if attention.window == "local_p" else 0
-    return units * width + centre
+    units = config.decoder.units
+    centre = units * (units + 1) if config.attention.window == "local_p" else 0
+    return score_cost(config).query + centre
 
 
 def _position(config: ModelConfig) -> int:
     """The energy of one source position, and its share of the context."""
-    context = config.annotation_units
-    match config.attention.score:
-        case "fixed":
-            return 0
-        case "uniform":
-            return context
-        case "additive" | "concat" | "projected":
-            return config.attention.units + context
-        case _:
-            return 2 * context
+    context = 0 if config.attention.score == "fixed" else config.annotation_units
+    return score_cost(config).energy + context
 
 
 def _decoder(config: ModelConfig) -> int:

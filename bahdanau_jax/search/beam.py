@@ -8,18 +8,23 @@ Axes: M members of an ensemble, K hypotheses, B sentences, S source tokens, L ou
 """
 
 import functools
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
 from bahdanau_jax.config import DecodeConfig
+from bahdanau_jax.model import kernels
+from bahdanau_jax.model.kernels.top_k import largest
 from bahdanau_jax.model.seq2seq import Seq2Seq
-from bahdanau_jax.search.continuation import allowed, extend, sample
 from bahdanau_jax.search.hypotheses import Rows, Stepper, of_places, row_of_place
 from bahdanau_jax.search.penalties import bound, coverage_penalty, length_penalty
-from bahdanau_jax.special_ids import BOS, EOS, PAD
+from bahdanau_jax.special_ids import BOS, EOS, PAD, UNK
+
+# Returns the k largest numbers of the last axis, the largest first, and their places.
+TopK: TypeAlias = Callable[[Array, int], Any]
 
 
 class Sentences(NamedTuple):
@@ -88,6 +93,7 @@ def search(
     """
     places = nbest if config.temperature else config.beam_size
     stepper = Stepper(model, params, members)
+    top_k = largest if kernels.may_run("top_k", model.config.kernels) else lax.top_k
     rows = stepper.start(sentences.source, places)
     recorded = sentences.source.shape[1] if record else 0
     beam = _first_beam(
@@ -97,7 +103,7 @@ def search(
     for count, until in zip(counts, (*counts[1:], 0), strict=True):
         if count < counts[0]:
             rows = stepper.pack(rows, _open(beam), count)
-        step = functools.partial(_step, stepper, sentences, config, nbest)
+        step = functools.partial(_step, stepper, top_k, sentences, config, nbest)
         beam, rows = lax.while_loop(
             lambda now, until=until: _open(now[0]).sum() > until, step, (beam, rows)
         )
@@ -122,6 +128,7 @@ def _open(beam: _Beam) -> Array:
 
 def _step(
     stepper: Stepper,
+    top_k: TopK,
     sentences: Sentences,
     config: DecodeConfig,
     nbest: int,
@@ -147,7 +154,7 @@ def _step(
     log_p, parent, token = (
         sample(now.log_p, now.step, sentences.number, scores - log_z, row, config)
         if config.temperature
-        else extend(now.log_p, now.ended, live, scores, log_z, row)
+        else extend(now.log_p, now.ended, live, scores, log_z, row, top_k)
     )
     # Places that are not searched any more stay as they are.
     here = jnp.broadcast_to(jnp.arange(len(row), dtype=jnp.int32)[:, None], row.shape)
@@ -158,7 +165,7 @@ def _step(
     if config.coverage_penalty:
         covered = covered + jnp.where(live[..., None], alignment, 0.0)
         covered = jnp.take_along_axis(covered, parent[..., None], axis=0)
-    found = now._replace(
+    after = now._replace(
         step=now.step + 1,
         previous=token,
         log_p=jnp.where(moved, log_p, now.log_p),
@@ -169,9 +176,9 @@ def _step(
         parents=now.parents.at[now.step].set(parent),
         alignments=now.alignments.at[now.step].set(alignment[..., :recorded]),
     )
-    found = found._replace(running=_running(found, sentences, nbest, config))
-    after = row_of_place(rows.first, _open(found), count)
-    return found, stepper.reorder(rows, row, parent, after)
+    after = after._replace(running=_running(after, sentences, nbest, config))
+    row_after = row_of_place(rows.first, _open(after), count)
+    return after, stepper.reorder(rows, row, parent, row_after)
 
 
 def _first_beam(
@@ -230,7 +237,7 @@ def _best(beam: _Beam, sentences: Sentences, nbest: int, config: DecodeConfig) -
     scores = jnp.where(beam.ended | cut, _scores(beam, sentences.source, config), -jnp.inf)
     order = jnp.lexsort((-scores, ~beam.ended), axis=0)[:nbest].astype(jnp.int32)
     scores = jnp.take_along_axis(scores, order, axis=0)
-    found = scores > -jnp.inf
+    exists = scores > -jnp.inf
 
     def back(place: Array, step: tuple[Array, Array]):
         tokens, parents = step
@@ -238,12 +245,105 @@ def _best(beam: _Beam, sentences: Sentences, nbest: int, config: DecodeConfig) -
         return before, (jnp.take_along_axis(tokens, place, axis=0), before)
 
     _, (tokens, before) = lax.scan(back, order, (beam.tokens, beam.parents), reverse=True)
-    tokens = jnp.where(found[None], tokens, PAD)
+    tokens = jnp.where(exists[None], tokens, PAD)
     rows = before * batch + jnp.arange(batch, dtype=jnp.int32)[None, None]
     flat = beam.alignments.reshape(longest, places * batch, beam.alignments.shape[-1])
     alignments = jax.vmap(lambda alignment, rows: alignment[rows])(flat, rows)
     alignments = jnp.where((tokens != PAD)[..., None], alignments, 0.0)
-    log_p = jnp.where(found, jnp.take_along_axis(beam.log_p, order, axis=0), 0.0)
+    log_p = jnp.where(exists, jnp.take_along_axis(beam.log_p, order, axis=0), 0.0)
     return Hypotheses(
         tokens.transpose(2, 1, 0), log_p.T, scores.T, alignments.transpose(2, 1, 0, 3)
     )
+
+
+def allowed(step: Array, minimum: Array, prefix: Array, config: DecodeConfig, size: int) -> Array:
+    """Returns which words may come next, `bool[R, V]`: where one is forced, it alone.
+
+    Args:
+      step: i, counted from 0, int32[].
+      minimum: words before the end mark may come, of each row, int32[R].
+      prefix: ids that outputs begin with, then PAD, int32[R, P].
+      config: `suppress_unk` is read.
+      size: V.
+    """
+    word = jnp.arange(size)[None, :]
+    never = (word == PAD) | (word == BOS)
+    if config.suppress_unk:
+        never |= word == UNK
+    too_early = (word == EOS) & (step < minimum)[:, None]
+    free = ~never & ~too_early
+    width = prefix.shape[1]
+    if width:
+        forced = prefix[:, jnp.minimum(step, width - 1)]
+        forced = jnp.where(step < width, forced, PAD)[:, None]
+        free = jnp.where(forced == PAD, free, word == forced)
+    return free
+
+
+def extend(
+    log_p: Array,
+    ended: Array,
+    live: Array,
+    scores: Array,
+    log_z: Array,
+    row: Array,
+    top_k: TopK,
+) -> tuple[Array, Array, Array]:
+    """Fills the places that are free with the likeliest continuations, the best first.
+
+    Args:
+      log_p: of each place's hypothesis, float[K, B].
+      ended: places whose hypothesis has its end mark, bool[K, B]: they aren't free.
+      live: places whose hypothesis can be continued, bool[K, B].
+      scores: of each next word, float[R, V].
+      log_z: log Σ exp of a row's scores: a score less this is a log-probability; float[R, 1].
+      row: of each place, R where it has none, int32[K, B].
+      top_k: `lax.top_k`, or what does the same.
+
+    Returns:
+      Each place's log-probability, its parent and its word, `[K, B]`.
+    """
+    (places, batch), size = log_p.shape, scores.shape[-1]
+    kept = min(places, size)
+    # The K best of all K·V are among the K best of each hypothesis.
+    values, words = top_k(scores, kept)
+    values, words = of_places(values - log_z, row, -jnp.inf), of_places(words, row, PAD)
+    values = jnp.where(live[..., None], log_p[..., None] + values, -jnp.inf)
+    values, words = (x.transpose(1, 0, 2).reshape(batch, places * kept) for x in (values, words))
+    values, chosen = lax.top_k(values, places)
+    words = jnp.take_along_axis(words, chosen, axis=1)
+    parents = (chosen // kept).astype(jnp.int32)
+    # The r-th free place receives the r-th best.
+    rank = jnp.maximum(jnp.cumsum(~ended, axis=0) - 1, 0)
+    best, parent, token = (jnp.take_along_axis(x.T, rank, axis=0) for x in (values, parents, words))
+    return best, parent, token
+
+
+def sample(
+    log_p: Array, step: Array, number: Array, log_q: Array, row: Array, config: DecodeConfig
+) -> tuple[Array, Array, Array]:
+    """Draws each place's next word from p^(1 / temperature); result as of `extend`.
+
+    The keys are folded from (seed, sentence, step, place): the batch plays no part.
+
+    Args:
+      log_p: of each place's hypothesis, float[K, B].
+      step: i, int32[].
+      number: of the sentence, int32[B].
+      log_q: of each next word, float[R, V].
+      row: of each place, R where it has none, int32[K, B].
+      config: `temperature` and `seed` are read.
+    """
+    places, batch = log_p.shape
+    log_q = of_places(log_q, row, 0.0)
+    root = jax.random.key(config.seed)
+
+    def draw(log_q, number, place):
+        key = jax.random.fold_in(jax.random.fold_in(jax.random.fold_in(root, number), step), place)
+        return jax.random.categorical(key, log_q / config.temperature)
+
+    over_sentences = jax.vmap(draw, in_axes=(0, 0, None))
+    token = jax.vmap(over_sentences, in_axes=(0, None, 0))(log_q, number, jnp.arange(places))
+    chosen = jnp.take_along_axis(log_q, token[..., None], axis=-1)[..., 0]
+    parent = jnp.broadcast_to(jnp.arange(places, dtype=jnp.int32)[:, None], (places, batch))
+    return log_p + chosen, parent, token.astype(jnp.int32)

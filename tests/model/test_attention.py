@@ -15,10 +15,9 @@ from jax.test_util import check_grads
 from numpy.typing import DTypeLike
 from reference_parameters import attention_shapes, float64, random_parameters
 
-from bahdanau_jax.config import ModelConfig
-from bahdanau_jax.model.attention import (
-    Attention,
-    Memory,
+from bahdanau_jax.config import AttentionConfig, ModelConfig
+from bahdanau_jax.model.attention import Attention, BahdanauAttention, LuongAttention, Memory
+from bahdanau_jax.model.equations import (
     context_vector,
     gaussian,
     masked_softmax,
@@ -288,3 +287,17 @@ def test_fixed_hands_on_the_last_states_and_points_at_the_last_token() -> None:
     context, alignment = case()
     np.testing.assert_array_equal(context, case.final(case.annotations))
     assert alignment[:3].argmax(-1).tolist() == [6, 3, 0] and alignment.sum() == 3
+
+
+def test_the_names_that_people_look_for_are_the_one_attention() -> None:
+    bahdanau = BahdanauAttention(6, 5, WIDTH, normalize=True)
+    assert bahdanau == Attention(
+        AttentionConfig(score="additive", units=6, normalize=True), 5, WIDTH, bahdanau.initialize
+    )
+    for score in ("dot", "general", "concat", "projected"):
+        luong = LuongAttention(score, WIDTH, WIDTH, units=6)
+        keys = luong.init_with_output(jax.random.key(0), jnp.ones((1, 2, WIDTH)), method="keys")[0]
+        assert luong.config.score == score
+        assert keys.shape == (1, 2, 6 if score in ("concat", "projected") else WIDTH)
+    with pytest.raises(ValueError, match="additive"):
+        LuongAttention("additive", 5, WIDTH)

@@ -22,7 +22,7 @@ from reference_parameters import float64
 
 from bahdanau_jax.config import ModelConfig
 from bahdanau_jax.model.attention import Memory
-from bahdanau_jax.model.loss import token_nll
+from bahdanau_jax.model.equations import token_nll
 from bahdanau_jax.model.seq2seq import Seq2Seq
 from bahdanau_jax.special_ids import BOS
 

@@ -7,9 +7,9 @@ import pytest
 from compiling import quick_jit
 
 from bahdanau_jax.config import ModelConfig
-from bahdanau_jax.model.attention import context_vector, masked_softmax
+from bahdanau_jax.model import kernels
+from bahdanau_jax.model.equations import context_vector, masked_softmax, tanh_energies
 from bahdanau_jax.model.kernels.fused_attention import fused_attention
-from bahdanau_jax.model.scores import tanh_energies
 from bahdanau_jax.model.seq2seq import Seq2Seq, initial_params
 
 
@@ -55,7 +55,7 @@ def test_the_kernel_is_the_plain_form_forwards_and_backwards(sizes):
         assert not gradient[1][-1].any()
 
 
-def test_the_kernel_is_a_choice_of_the_model():
+def test_a_model_runs_the_kernel_once_it_is_measured_here_and_not_before(monkeypatch):
     config = ModelConfig(embedding=3, readout_units=4)
     config.encoder.units, config.decoder.units, config.attention.units = 3, 5, 6
     source, target = jnp.array([[4, 5, 2], [6, 2, 0]]), jnp.array([[5, 2], [2, 0]])
@@ -69,7 +69,10 @@ def test_the_kernel_is_a_choice_of_the_model():
         )
 
     theirs, without = gradient()
-    config.attention.kernel = "pallas"
+    fused = kernels.KERNELS["fused_attention"]._replace(platforms=(kernels.platform(),))
+    loop = kernels.KERNELS["decoder_loop"]._replace(platforms=())
+    table = kernels.KERNELS | {"fused_attention": fused, "decoder_loop": loop}
+    monkeypatch.setattr(kernels, "KERNELS", table)
     ours, within = gradient()
     assert ("pallas_call" in within, "pallas_call" in without) == (True, False)
     assert_same(ours, theirs)

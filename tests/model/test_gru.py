@@ -6,9 +6,7 @@ from compiling import quick_jit
 
 from bahdanau_jax.config import ModelConfig
 from bahdanau_jax.model.cells import GRUAfter, make_cell
-from bahdanau_jax.model.encoder import recur
-from bahdanau_jax.model.kernels import gru
-from bahdanau_jax.model.kernels.gru import covers
+from bahdanau_jax.model.encoder import Encoder, covers, recur, recur_by_kernel
 
 LENGTHS = [5, 2, 1, 0]
 MASK = np.arange(5)[:, None] < np.array(LENGTHS)[None, :]
@@ -30,7 +28,7 @@ def parameters(cell, scale):
     return {name: scale * rng.normal(size=shape) for name, shape in shapes.items()}
 
 
-def run(cell, params, inputs, reverse):
+def run(cell, params, inputs, reverse, recur=recur_by_kernel):
     """Returns the states, and the gradient of something that reads all of them."""
     weights = np.cos(np.arange(MASK.size * UNITS)).reshape(*MASK.shape, UNITS)
 
@@ -51,14 +49,12 @@ def some_inputs():
 @forms
 @directions
 @pytest.mark.parametrize("scale", [0.5, 3.0])
-def test_states_and_gradients_are_those_of_the_scanned_cell(reset, reverse, scale, monkeypatch):
+def test_states_and_gradients_are_those_of_the_scanned_cell(reset, reverse, scale):
     cell = make(reset)
-    assert covers(cell)
     with jax.enable_x64(True):
         params = parameters(cell, scale)
         ours = run(cell, params, some_inputs(), reverse)
-        monkeypatch.setattr(gru, "covers", lambda cell: False)
-        theirs = run(cell, params, some_inputs(), reverse)
+        theirs = run(cell, params, some_inputs(), reverse, recur)
     ours, theirs = jax.tree.map(np.asarray, (ours, theirs))
     assert min(np.abs(g).max() for g in jax.tree.leaves(theirs[1])) > 0
     for mine, other in zip(jax.tree.leaves(ours), jax.tree.leaves(theirs), strict=True):
@@ -82,4 +78,14 @@ def test_padding_hands_the_state_on_bit_for_bit_and_gets_no_gradient(reset, reve
 
 def test_it_covers_no_cell_whose_equations_it_does_not_have():
     for config in (ModelConfig(cell="lstm"), ModelConfig(layer_norm=True)):
-        assert not covers(make_cell(config, UNITS, INPUTS)), config
+        assert not covers(config), config
+    assert covers(ModelConfig()) and covers(ModelConfig(gru_reset="after"))
+
+
+@pytest.mark.parametrize("kernels", ["auto", "reference"])
+def test_the_field_chooses_between_the_two_loops(kernels):
+    config = ModelConfig(embedding=INPUTS, kernels=kernels)
+    config.encoder.units = UNITS
+    inputs = jnp.asarray(some_inputs(), jnp.float32)
+    traced = jax.make_jaxpr(lambda: Encoder(config).init(jax.random.key(0), inputs, MASK))()
+    assert ("remat" in str(traced) or "checkpoint" in str(traced)) == (kernels == "reference")

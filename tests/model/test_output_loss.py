@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from compiling import quick_jit
 
+from bahdanau_jax.model.equations import smoothed_nll, token_nll
 from bahdanau_jax.model.kernels import output_loss as module
 from bahdanau_jax.model.kernels.output_loss import output_loss, output_nll
-from bahdanau_jax.model.loss import smoothed_nll, token_nll
 
 TOKENS, READOUT, VOCABULARY = 7, 5, 11
 

@@ -11,7 +11,8 @@ from numpy.typing import DTypeLike
 from reference_parameters import attention_shapes, random_parameters
 
 from bahdanau_jax.config import ModelConfig
-from bahdanau_jax.model import scores
+from bahdanau_jax.model import attention as scores
+from bahdanau_jax.model import equations
 from bahdanau_jax.model.initialization import initialization
 
 ROWS, POSITIONS, WIDTH = 3, 6, 8
@@ -165,7 +166,7 @@ def test_recomputing_the_tanh_changes_no_gradient() -> None:
     ]
     gradients = [
         jax.grad(lambda *a, f=f: jnp.sum(jnp.sin(f(*a))), argnums=(0, 1, 2))(*arguments)
-        for f in (scores.tanh_energies, scores.recomputed_tanh_energies)
+        for f in (equations.tanh_energies, scores.recomputed_tanh_energies)
     ]
     for plain, recomputed in zip(*gradients, strict=True):
         np.testing.assert_array_equal(recomputed, plain)
@@ -181,7 +182,7 @@ def test_the_tanh_is_not_kept_for_the_backward_pass() -> None:
 
     (only,) = kept(scores.recomputed_tanh_energies)
     np.testing.assert_array_equal(only, arguments[1])  # the keys, which exist anyway
-    assert any(not np.array_equal(leaf, arguments[1]) for leaf in kept(scores.tanh_energies))
+    assert any(not np.array_equal(leaf, arguments[1]) for leaf in kept(equations.tanh_energies))
 
 
 def test_fixed_and_unknown_names_are_no_scores() -> None:

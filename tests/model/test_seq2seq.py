@@ -11,9 +11,9 @@ from flax_tree import apply, named_leaves, random_tree, to_flax, to_oracle
 from reference_parameters import parameter_shapes
 
 from bahdanau_jax.config import AttentionConfig, DecoderConfig, EncoderConfig, ModelConfig
+from bahdanau_jax.model.decoder import Readout
 from bahdanau_jax.model.dropout import Noise, Rates, example_seeds
-from bahdanau_jax.model.loss import token_nll
-from bahdanau_jax.model.readout import Readout
+from bahdanau_jax.model.equations import token_nll
 from bahdanau_jax.model.seq2seq import Seq2Seq, initial_params
 
 SOURCE_SIZE, TARGET_SIZE = 8, 9

@@ -16,8 +16,8 @@ from reference_parameters import parameter_shapes, random_parameters
 from bahdanau_jax.config import EncoderConfig, ModelConfig, TrainConfig
 from bahdanau_jax.model.attention import Attention, Memory
 from bahdanau_jax.model.encoder import Encoder
+from bahdanau_jax.model.equations import token_nll
 from bahdanau_jax.model.initialization import initialization
-from bahdanau_jax.model.loss import token_nll
 from bahdanau_jax.model.seq2seq import Seq2Seq
 from bahdanau_jax.training.optimizer import make_optimizer
 

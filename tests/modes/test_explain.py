@@ -7,6 +7,7 @@ import jax
 from launching import launch
 
 from bahdanau_jax.config import Config, DataConfig, VocabularyConfig
+from bahdanau_jax.model import kernels
 from bahdanau_jax.model.seq2seq import Seq2Seq
 from bahdanau_jax.modes import explain
 from bahdanau_jax.modes.explain import Sizes, vocabulary_sizes
@@ -155,3 +156,23 @@ def test_a_field_that_is_wrong_is_refused_as_in_training(tmp_path):
     assert done.status == 2
     assert done.out == b""
     assert "model.attention.scale=sqrt" in done.err
+
+
+def test_it_says_which_kernels_run_on_this_device_and_why_the_others_do_not():
+    model = small().model
+    runs = {name: (yes, why) for name, yes, why in explain.kernel_choices(model)}
+    assert runs.keys() == kernels.KERNELS.keys()
+    assert runs["gru"][0] == runs["decoder_loop"][0] == runs["top_k"][0] == "yes"
+    assert runs["fused_attention"] == ("no", "measured nowhere yet")
+    model.attention.window = "local_m"
+    runs = {name: (yes, why) for name, yes, why in explain.kernel_choices(model)}
+    assert runs["decoder_loop"][0] == "no" and "window=global" in runs["decoder_loop"][1]
+    model.kernels = "reference"
+    for _, yes, why in explain.kernel_choices(model):
+        assert (yes, why) == ("no", "model.kernels=reference")
+
+
+def test_a_kernel_runs_on_no_platform_on_which_it_was_not_measured(monkeypatch):
+    monkeypatch.setattr(kernels, "platform", lambda: "gpu")
+    assert not any(kernels.may_run(name, "auto") for name in kernels.KERNELS)
+    assert {yes for _, yes, _ in explain.kernel_choices(small().model)} == {"no"}

@@ -10,7 +10,7 @@ import pytest
 from jax.extend import core
 
 from bahdanau_jax.config import ModelConfig
-from bahdanau_jax.model import attention
+from bahdanau_jax.model import equations
 from bahdanau_jax.model.seq2seq import Seq2Seq, initial_params
 from bahdanau_jax.modes.work import Size, step_work, tanh_count
 
@@ -62,7 +62,7 @@ def product_as_context(monkeypatch):
     def context_vector(alignment, annotations):
         return jnp.einsum("bs,bsc->bc", alignment, annotations)
 
-    monkeypatch.setattr(attention, "context_vector", context_vector)
+    monkeypatch.setattr(equations, "context_vector", context_vector)
 
 
 def traced(config: ModelConfig, gradient: bool) -> Any:
@@ -111,7 +111,7 @@ def test_the_tanh_inside_the_score_is_counted_apart(score):
     config.decoder.units = 512  # of the annotations' width, as dot wants
     config.attention.score = score
     config.initial_state = "zero"  # tanh is elsewhere in the gates alone
-    config.layer_norm = True  # the plain loop: additive_recurrence has a quotient for the tanh
+    config.kernels = "reference"  # the fast loop has a quotient for the tanh
     gates = SIZE.rows * (2 * SIZE.source * config.encoder.units + SIZE.target * 512)
     counted = count(traced(config, gradient=False), "tanh")
     assert counted - gates == tanh_count(config, SIZE)

@@ -9,6 +9,7 @@ import pytest
 import search_oracle
 from compiling import quick_jit
 from flax_tree import random_tree
+from greedy import greedy
 from search_oracle import Asked
 from searched_models import MODELS
 
@@ -21,7 +22,6 @@ from bahdanau_jax.config import (
 )
 from bahdanau_jax.model.seq2seq import Seq2Seq
 from bahdanau_jax.search.beam import Hypotheses, Sentences, search
-from bahdanau_jax.search.greedy import greedy
 from bahdanau_jax.special_ids import EOS, PAD, UNK
 from bahdanau_jax.validation import CHOICES
 
@@ -256,7 +256,7 @@ class _Counting:
     """A model that notes each step of decoding as it happens."""
 
     def __init__(self, model, steps):
-        self._model, self._steps = model, steps
+        self._model, self._steps, self.config = model, steps, model.config
 
     def bind(self, variables):
         return self._model.bind(variables)

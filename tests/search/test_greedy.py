@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 from compiling import quick_jit
 from flax_tree import apply, random_tree
+from greedy import greedy
 from numpy.typing import ArrayLike
 from searched_models import MODELS
 
 from bahdanau_jax.config import AttentionConfig, DecoderConfig, EncoderConfig, ModelConfig
 from bahdanau_jax.model.seq2seq import Seq2Seq
-from bahdanau_jax.search.greedy import Hypotheses, greedy
+from bahdanau_jax.search.beam import Hypotheses
 from bahdanau_jax.special_ids import BOS, EOS, PAD
 
 VOCABULARY = 9

@@ -16,7 +16,7 @@ import numpy as np
 from bahdanau_jax.config import Config
 from bahdanau_jax.data.batching import Batch, Batcher
 from bahdanau_jax.data.token_store import TokenStore
-from bahdanau_jax.model.loss import token_nll
+from bahdanau_jax.model.equations import token_nll
 from bahdanau_jax.model.seq2seq import Seq2Seq
 from bahdanau_jax.runtime import devices
 from bahdanau_jax.special_ids import PAD

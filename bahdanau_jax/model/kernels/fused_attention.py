@@ -2,8 +2,7 @@
 
 tanh(W_a q + U_a h), of B·S·A values, stays inside the kernel, forwards and backwards: memory sees
 the query, the keys, the annotations, and what comes out. On a CPU the kernel is interpreted, which
-is slow and there for tests. No accelerator was measured yet, so that `model.attention.kernel=auto`
-is XLA everywhere.
+is slow and there for tests. No accelerator was measured yet, so that no model runs it.
 """
 
 from typing import Any
@@ -75,7 +74,7 @@ fused_attention.defvjp(_forward, _backward)
 
 
 def _forward_kernel(query, keys, v_a, annotations, mask, context, alignment):
-    """One sentence: what `attention.masked_softmax` and `scores.tanh_energies` do."""
+    """One sentence: `equations.tanh_energies` and `equations.masked_softmax`, in Pallas's terms."""
     inside = jnp.tanh(query[0][None, :] + keys[0])
     energies = jnp.sum(inside * v_a[0][None, :], axis=1)
     real = mask[0] > 0

@@ -1,6 +1,7 @@
 """One step of a GRU with its gradient, and its loop over a sentence; here only for speed.
 
-The equations are those of the two GRUs in `cells`; tests hold them equal. JAX's own gradient of a
+The equations are those of the two GRUs in `equations.py`; tests hold the loop equal to
+`nn.scan`'s. JAX's own gradient of a
 loop adds up the gradient of U by one small product a step; here it is one product over all steps,
 after the loop. And a padded step needs no select, forwards or backwards: its update gate is shut.
 
@@ -14,7 +15,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from bahdanau_jax.model.cells import GRUAfter, GRUBefore, RecurrentCell
+from bahdanau_jax.model import equations
 
 # A preactivation at which the sigmoid is 1 in float32, and at its negative 0, and its slope is 0.
 _SHUT = 1e9
@@ -60,14 +61,14 @@ def step(
       The new state, and what `step_gradient` reads.
     """
     units = s.shape[1]
-    gates = jax.nn.sigmoid(inputs[:, : 2 * units] + recurrent[:, : 2 * units])
+    gates = equations.gru_gates(inputs[:, : 2 * units], recurrent[:, : 2 * units])
     reset, update = jnp.split(gates, 2, axis=1)
     if b_u is None:
-        proposal = jnp.tanh(inputs[:, 2 * units :] + (reset * s) @ inner)
-        return (1 - update) * s + update * proposal, Kept(gates, None, proposal)
+        proposal = equations.gru_proposal(inputs[:, 2 * units :], (reset * s) @ inner)
+        return equations.gru_before(s, update, proposal), Kept(gates, None, proposal)
     inside = recurrent[:, 2 * units :] + b_u[None, :]
-    proposal = jnp.tanh(inputs[:, 2 * units :] + reset * inside)
-    return (1 - update) * proposal + update * s, Kept(gates, inside, proposal)
+    proposal = equations.gru_proposal(inputs[:, 2 * units :], reset * inside)
+    return equations.gru_after(s, update, proposal), Kept(gates, inside, proposal)
 
 
 def step_gradient(
@@ -131,16 +132,12 @@ def over_steps(inputs: Array, cotangents: Array) -> Array:
     return rows.T @ cotangents.reshape(-1, cotangents.shape[-1])
 
 
-def covers(cell: RecurrentCell) -> bool:
-    """Returns whether `recur` computes what the cell does."""
-    return isinstance(cell, GRUBefore | GRUAfter) and not cell.layer_norm
-
-
-def recur(cell: RecurrentCell, projected: Array, mask: Array, *, reverse: bool) -> Array:
+def recur(U: Array, b_u: Array | None, projected: Array, mask: Array, *, reverse: bool) -> Array:
     """Runs a GRU from a state of zeros over the real tokens, as `encoder.recur` does.
 
     Args:
-      cell: one that `covers` accepts.
+      U: `float32[H, 3H]`.
+      b_u: as `step` takes it.
       projected: the inputs' part of the gates, `float32[S, B, 3H]`.
       mask: `bool[S, B]`.
       reverse: from the last token to the first.
@@ -148,13 +145,12 @@ def recur(cell: RecurrentCell, projected: Array, mask: Array, *, reverse: bool) 
     Returns:
       The hidden states, `float32[S, B, H]`; at padding they repeat a neighbour's.
     """
-    b_u = cell.b_u if isinstance(cell, GRUAfter) else None
     shut = -_SHUT if b_u is None else _SHUT
-    at_update = (jnp.arange(3 * cell.units) // cell.units == 1)[None, None, :]
+    at_update = (jnp.arange(3 * len(U)) // len(U) == 1)[None, None, :]
     projected = jnp.where(mask[:, :, None] | ~at_update, projected, shut)
     if reverse:
-        return _recur(cell.U, b_u, projected[::-1])[::-1]
-    return _recur(cell.U, b_u, projected)
+        return _recur(U, b_u, projected[::-1])[::-1]
+    return _recur(U, b_u, projected)
 
 
 @jax.custom_vjp

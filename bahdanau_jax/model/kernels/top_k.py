@@ -40,5 +40,5 @@ def largest(x: Array, count: int) -> tuple[Array, Array]:
     members = jnp.concatenate([members.reshape(flat), x[..., rows * columns :]], axis=-1)
     rest = jnp.broadcast_to(rest, (*x.shape[:-1], len(rest)))
     places = jnp.concatenate([places.reshape(flat), rest], axis=-1)
-    values, found = lax.top_k(members, count)
-    return values, jnp.take_along_axis(places, found, axis=-1)
+    values, order = lax.top_k(members, count)
+    return values, jnp.take_along_axis(places, order, axis=-1)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import reference
 
-from bahdanau_jax.model.loss import smoothed_nll, token_nll
+from bahdanau_jax.model.equations import smoothed_nll, token_nll
 
 ROWS, STEPS, VOCABULARY = 3, 4, 6
 LENGTHS = np.array([4, 2, 1])

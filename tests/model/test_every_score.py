@@ -1,0 +1,75 @@
+"""What a new score needs, each place by its name, so that none is forgotten."""
+
+import inspect
+
+import combinations
+import numpy as np
+import pytest
+import reference
+from reference_parameters import attention_shapes, random_parameters
+
+from bahdanau_jax.config import ModelConfig
+from bahdanau_jax.model.attention import Score, score_class, score_cost
+from bahdanau_jax.modes.origins import ORIGINS
+from bahdanau_jax.validation import CHOICES, SCORES
+
+every = pytest.mark.parametrize("score", CHOICES["model.attention.score"])
+
+
+def model(score: str) -> ModelConfig:
+    return combinations.build({"encoder.bidirectional": True, "attention.score": score})
+
+
+@every
+def test_it_has_a_class(score: str) -> None:
+    if score != "fixed":  # the encoder's last states: no energies
+        assert issubclass(score_class(score), Score)
+
+
+@every
+def test_it_has_its_work(score: str) -> None:
+    cost = score_cost(model(score))
+    assert (cost.energy > 0) == (score not in ("uniform", "fixed"))
+
+
+@every
+def test_it_has_an_oracle(score: str) -> None:
+    config = model(score)
+    width = config.annotation_units
+    params = random_parameters(attention_shapes(config, width), np.random.default_rng(0))
+    query, annotations = np.ones(config.decoder.units), np.ones((3, width))
+    alignment, context = reference.attend(params, config, query, annotations, 0, np.zeros(3))
+    assert alignment.shape == (3,) and context.shape == (width,)
+
+
+@every
+def test_it_says_where_it_comes_from(score: str) -> None:
+    assert ORIGINS["model.attention.score"].get(score)
+
+
+@every
+def test_its_comment_stands_at_the_field(score: str) -> None:
+    from bahdanau_jax import config
+
+    _, _, after = inspect.getsource(config.AttentionConfig).partition("score: str")
+    assert score in after.partition("units:")[0].replace("|", " ").split()
+
+
+@every
+def test_a_score_that_the_fast_loop_does_not_know_says_so(score: str) -> None:
+    if score != "fixed" and score_class(score).IN_LOOP:
+        assert score_class(score).weights is not Score.weights
+
+
+@every
+def test_its_options_are_fields(score: str) -> None:
+    assert set(SCORES[score]) <= set(vars(ModelConfig().attention))
+
+
+def test_an_unknown_score_is_refused_by_name_and_never_counted_as_nothing() -> None:
+    config = model("additive")
+    config.attention.score = "cosine"
+    with pytest.raises(ValueError, match="cosine"):
+        score_class("cosine")
+    with pytest.raises(ValueError, match="cosine"):
+        score_cost(config)
