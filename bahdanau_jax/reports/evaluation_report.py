@@ -10,7 +10,7 @@ from bahdanau_jax.evaluation import breakdown, metrics, significance
 from bahdanau_jax.evaluation.evaluator import Measured
 from bahdanau_jax.evaluation.gold_comparison import GoldComparison
 from bahdanau_jax.evaluation.trained_run import TrainedRun
-from bahdanau_jax.modes.hypothesis_lines import alignment_json
+from bahdanau_jax.modes.translate import alignment_json
 from bahdanau_jax.workdir import metrics_log
 from bahdanau_jax.workdir.directory import write_atomically
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from bahdanau_jax import durable, fields
 from bahdanau_jax.config import Config
 from bahdanau_jax.errors import InputError
+from bahdanau_jax.validation import ineffective
 
 CONFIG = "config.json"
 LOCK = ".lock"
@@ -122,7 +123,10 @@ def write_config(
 def check_config(
     workdir: str | os.PathLike[str], config: Config, may_differ: Collection[str] = ()
 ) -> None:
-    """Checks, as `write_config`, that the workdir is new or holds this configuration."""
+    """Checks, as `write_config`, that the workdir is new or holds this configuration.
+
+    Fields that change nothing, given the others, may differ.
+    """
     if not (Path(workdir) / CONFIG).exists():
         if any(Path(workdir).glob("checkpoints/*/[0-9]*")):
             # Any other configuration of the same shapes would go on from them without a word.
@@ -132,6 +136,8 @@ def check_config(
             )
         return
     before = fields.to_dict(read_config(workdir))
+    # The fields that decide which others change nothing have to be the same anyway.
+    may_differ = {*may_differ, *ineffective(config)}
     differing = [
         f"{field} is {old!r} there and {new!r} now"
         for field, (old, new) in fields.differences(before, config).items()
