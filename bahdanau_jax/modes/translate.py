@@ -1,19 +1,113 @@
-"""Lines in, lines out: decoding text that comes from a stream."""
+"""The mode `translate`: lines in, lines out, n-best lists, alignments, unknown words replaced.
 
+Unknown words: Luong et al. 2015b (arXiv 1410.8206), section 3, and Jean et al. 2015 (arXiv
+1412.2007), section 3.3: the source word that an unknown word attends to most is looked up in a
+lexicon, or copied.
+"""
+
+import contextlib
+import dataclasses
 import itertools
-from collections.abc import Iterator
-from typing import BinaryIO, TextIO
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple, TextIO
+
+import numpy as np
 
 from bahdanau_jax.data.corpus import normalize
+from bahdanau_jax.data.gold_links import format_line
 from bahdanau_jax.data.token_store import TokenStore
+from bahdanau_jax.data.vocabularies import Vocabulary
 from bahdanau_jax.errors import InputError
-from bahdanau_jax.evaluation.trained_run import TrainedRun
-from bahdanau_jax.lines import InOrder, chunks, read_lines
-from bahdanau_jax.modes.hypothesis_lines import EMPTY, Wanted, output_lines
+from bahdanau_jax.evaluation.alignment_measures import argmax_links
+from bahdanau_jax.evaluation.decoding import Output
+from bahdanau_jax.evaluation.trained_run import TrainedRun, open_ensemble
+from bahdanau_jax.evaluation.word_alignment import (
+    WordAlignment,
+    alignment_json,
+    word_alignment,
+    word_rows,
+)
+from bahdanau_jax.lines import InOrder, chunks, open_input, open_output, read_lines
+from bahdanau_jax.special_ids import UNK
 from bahdanau_jax.terminal import Counter, counted, say
+from bahdanau_jax.workdir.selection import Selection
 
 CHUNK = 4096  # lines that are sorted by length and decoded together, at most
+Lexicon = dict[str, str]  # source word -> target word
+
+# What some program takes for the end of a line or of a column becomes a space in an output.
+_ONE_COLUMN = str.maketrans(dict.fromkeys("\t\n\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029", " "))
+
+
+@dataclasses.dataclass(frozen=True)
+class Wanted:
+    """What is to be written for each line."""
+
+    nbest: int = 0  # 0: the best output's text; else so many lines of rank, score and text
+    lexicon: Lexicon | None = None  # None: unknown words stay; else they are looked up or copied
+    alignments: str = ""  # json | pharaoh, one line an output; empty: none
+
+    @property
+    def needs_alignments(self) -> bool:
+        """Whether the search has to return them."""
+        return bool(self.alignments) or self.lexicon is not None
+
+
+EMPTY = {"json": '{"source": [], "target": [], "alignment": []}', "pharaoh": "", "": ""}
+
+
 TEXT_ALONE = Wanted()
+
+
+class Files(NamedTuple):
+    """Paths of what is read and written; None: standard input or output, or nothing."""
+
+    input: str | None = None
+    output: str | None = None
+    prefixes: str | None = None
+    alignments: str | None = None
+
+    def alignment_format(self, named: str | None) -> str:
+        """Returns the format of the alignments, empty where there are none.
+
+        Args:
+          named: json or pharaoh; None: as the file's ending says.
+        """
+        if not self.alignments:
+            return ""
+        return named or ("pharaoh" if self.alignments.endswith(".pharaoh") else "json")
+
+
+def translate_files(
+    members: list[tuple[Path, Selection]], decode: Mapping[str, Any], wanted: Wanted, files: Files
+) -> None:
+    """Translates the lines of a file with one trained run, or with several as one model.
+
+    Args:
+      members: workdir and checkpoint of each.
+      decode: fields of `config.decode`, by name, that replace those of the first run.
+      wanted: what is written of each line.
+      files: where lines come from and go to.
+
+    Raises:
+      InputError: as `translate`; or a run, or one of the files, can't be used.
+    """
+    paths = [os.path.realpath(path) for path in (files.output, files.alignments) if path]
+    if len(paths) > len(set(paths)):
+        raise InputError("--output and --alignments name the same file; give each its own")
+    with contextlib.ExitStack() as stack:
+        lines = stack.enter_context(open_input(files.input))
+        run = open_ensemble(members, decode)
+        out = stack.enter_context(open_output(files.output))
+        alignments = prefixes = None
+        if files.alignments:
+            alignments = stack.enter_context(open_output(files.alignments))
+        if files.prefixes:
+            begun = stack.enter_context(open_input(files.prefixes, "--prefixes"))
+            prefixes = read_lines(begun, files.prefixes)
+        translate(run, lines, out, wanted, alignments, prefixes)
 
 
 def translate(
@@ -55,7 +149,7 @@ def translate(
             writer = InOrder(streams, [None if sentence else nothing for sentence in ids])
             begun = _beginnings(run, prefixes, first, len(chunk))
             places = [place for place, sentence in enumerate(ids) if sentence]
-            found = run.evaluator.search.stream(
+            searched = run.evaluator.search.stream(
                 run.params,
                 TokenStore.from_pairs([(ids[place], begun[place]) for place in places]),
                 nbest=max(wanted.nbest, 1),
@@ -63,9 +157,9 @@ def translate(
                 forced=prefixes is not None,
                 alignments=wanted.needs_alignments,
             )
-            for number, outputs in found:
+            for number, outputs in searched:
                 place = places[number]
-                writer.put(place, output_lines(run, wanted, texts[place], ids[place], outputs))
+                writer.put(place, _output_lines(run, wanted, texts[place], ids[place], outputs))
                 counter.update(first + writer.written)
             first += len(chunk)
     if prefixes is not None and next(prefixes, None) is not None:
@@ -95,3 +189,88 @@ def _beginnings(
         )
     lowercase = run.config.data.lowercase
     return [run.vocabularies.target.encode(normalize(text, lowercase)) for text in texts]
+
+
+def _output_lines(
+    run: TrainedRun, wanted: Wanted, text: str, ids: list[int], outputs: list[Output]
+) -> tuple[str, str]:
+    """Returns what is written for one line: its outputs, and their alignments, with line ends.
+
+    Args:
+      run: the trained model.
+      wanted: what is to be written.
+      text: the line as the model saw it.
+      ids: its tokens.
+      outputs: the best first.
+    """
+    texts, alignments = [], []
+    for rank, output in enumerate(outputs, 1):
+        made, alignment = run.evaluator.text(output), ""
+        # Of a very long line there are none.
+        if wanted.needs_alignments and output.alignment.shape[1]:
+            words = _word_alignment(run, text, ids, output, made)
+            if wanted.lexicon is not None:
+                made = replace_unknown(
+                    run.vocabularies.target, output.tokens, words, wanted.lexicon
+                )
+            if wanted.alignments == "pharaoh":
+                alignment = format_line(argmax_links(words.weights))
+            elif wanted.alignments:
+                alignment = alignment_json(run.vocabularies, ids, output)
+        made = made.translate(_ONE_COLUMN)
+        texts.append(f"{rank}\t{output.score:.4f}\t{made}\n" if wanted.nbest else f"{made}\n")
+        alignments.append(f"{alignment or EMPTY[wanted.alignments]}\n")
+    return "".join(texts), "".join(alignments) if wanted.alignments else ""
+
+
+def _word_alignment(
+    run: TrainedRun, text: str, ids: list[int], output: Output, made: str
+) -> WordAlignment:
+    rows, count = output.alignment, len(output.tokens)
+    if not output.ended:  # no step came after the last word
+        rows = np.concatenate([rows, np.zeros_like(rows[:1])])
+    rows = word_rows(rows, run.config.model.attention.query)[:count]
+    return word_alignment(run.vocabularies, (text, made), (ids, output.tokens), rows)
+
+
+def read_lexicon(path: str) -> Lexicon:
+    """Reads a lexicon: a source word and its translation a line, with a tab between.
+
+    Args:
+      path: of the file; the first line of a source word counts, empty lines are skipped.
+
+    Raises:
+      InputError: it can't be read, or a line isn't two words; names the line.
+    """
+    lexicon: Lexicon = {}
+    for number, line in enumerate(read_lines(Path(path)), 1):
+        columns = line.split("\t")
+        if not line.strip():
+            continue
+        if len(columns) != 2 or not all(columns):
+            raise InputError(
+                f"{path}, line {number}: a line of a lexicon is a source word, a tab and its "
+                "translation"
+            )
+        lexicon.setdefault(columns[0], columns[1])
+    return lexicon
+
+
+def replace_unknown(
+    vocabulary: Vocabulary, ids: list[int], alignment: WordAlignment, lexicon: Lexicon
+) -> str:
+    """Returns the text of an output whose unknown words are replaced.
+
+    Args:
+      vocabulary: of the target.
+      ids: the output's tokens.
+      alignment: of its words with those of the source.
+      lexicon: translations of source words; a word that isn't there is copied.
+    """
+    ends = np.cumsum(vocabulary.word_lengths(ids)).tolist()
+    words = list(alignment.target)
+    for place, (begin, end) in enumerate(zip([0, *ends[:-1]], ends, strict=True)):
+        if UNK in ids[begin:end] and alignment.source:
+            source = alignment.source[int(alignment.weights[place, :-1].argmax())]
+            words[place] = lexicon.get(source, source)
+    return vocabulary.separator.join(words)

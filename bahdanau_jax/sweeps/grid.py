@@ -25,7 +25,7 @@ from bahdanau_jax.fields import (
     value_of,
     with_values,
 )
-from bahdanau_jax.validation import validate
+from bahdanau_jax.validation import ineffective, refuse_ineffective, validate
 
 SWEEPS = "SWEEPS"  # the name under which an experiment file offers named sweeps
 LONGEST_NAME = 120  # characters of a cell's name; file systems take 255 bytes
@@ -65,8 +65,8 @@ class Cell:
 
     def arguments(self) -> list[str]:
         """Returns the flags that make this cell's configuration of the sweep's."""
-        fields = self.values | self.matched
-        return [f"--config.{path}={text_of(value)}" for path, value in fields.items()]
+        fields, idle = self.values | self.matched, ineffective(self.config)
+        return [f"--config.{p}={text_of(value)}" for p, value in fields.items() if p not in idle]
 
 
 def expand(
@@ -123,6 +123,8 @@ def cell(base: Config, values: Point, named: Sequence[str]) -> Cell:
     config = with_values(base, values)
     try:
         validate(config)
+        # A named sweep may set a field in some of its points only: the others keep its value.
+        refuse_ineffective(config, [p for p, v in values.items() if v != value_of(base, p)])
     except InputError as error:
         raise InputError(f"the cell {name} can't be run: {error}") from error
     return Cell(name, values, config)
@@ -184,6 +186,8 @@ def _check_axes(axes: list[Axis], paired: bool, flag: str) -> None:
     for axis in axes:
         if len({tuple(point.values()) for point in axis.points}) < len(axis.points):
             raise InputError(f"{flag}: {', '.join(axis.named)} has the same values twice")
+    if paired and len(axes) == 1:
+        raise InputError(f"--zip pairs several {flag}, and there is one; leave --zip out")
     lengths = {len(axis.points) for axis in axes}
     if paired and len(lengths) > 1:
         counts = ", ".join(f"{short_name(a.named[0])} {len(a.points)}" for a in axes)

@@ -16,6 +16,7 @@ from bahdanau_jax.durable import write_atomically
 from bahdanau_jax.errors import InputError
 from bahdanau_jax.sweeps.executors import LOG, Ended, Job, command_line, last_line
 from bahdanau_jax.sweeps.grid import Cell
+from bahdanau_jax.validation import ineffective
 from bahdanau_jax.workdir import directory as workdir
 from bahdanau_jax.workdir import metrics_log
 
@@ -73,8 +74,15 @@ def sweep(
 
 
 def cell_command(command: Sequence[str], cell: Cell, directory: Path) -> list[str]:
-    """Returns the command that runs one cell."""
-    return [*command, *cell.arguments(), f"--workdir={directory / cell.name}"]
+    """Returns the command that runs one cell.
+
+    Of the fields that the cells share, those are left out that the cell sets itself or that change
+    nothing in it: its own process would refuse them.
+    """
+    own = {*cell.values, *cell.matched, *ineffective(cell.config)}
+    names = [part.partition("=")[0].removeprefix("--config.") for part in command]
+    shared = [part for part, name in zip(command, names, strict=True) if name not in own]
+    return [*shared, *cell.arguments(), f"--workdir={directory / cell.name}"]
 
 
 def print_commands(

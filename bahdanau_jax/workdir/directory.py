@@ -17,6 +17,7 @@ from bahdanau_jax import fields
 from bahdanau_jax.config import Config
 from bahdanau_jax.durable import write_atomically
 from bahdanau_jax.errors import InputError
+from bahdanau_jax.validation import ineffective
 
 CONFIG = "config.json"
 LOCK = ".lock"
@@ -102,7 +103,10 @@ def write_config(
 def check_config(
     workdir: str | os.PathLike[str], config: Config, may_differ: Collection[str] = ()
 ) -> None:
-    """Checks, as `write_config`, that the workdir is new or holds this configuration."""
+    """Checks, as `write_config`, that the workdir is new or holds this configuration.
+
+    Fields that change nothing, given the others, may differ.
+    """
     if not (Path(workdir) / CONFIG).exists():
         if any(Path(workdir).glob("checkpoints/*/[0-9]*")):
             # Any other configuration of the same shapes would go on from them without a word.
@@ -112,6 +116,8 @@ def check_config(
             )
         return
     before = fields.to_dict(read_config(workdir))
+    # The fields that decide which others change nothing have to be the same anyway.
+    may_differ = {*may_differ, *ineffective(config)}
     differing = [
         f"{field} is {old!r} there and {new!r} now"
         for field, (old, new) in fields.differences(before, config).items()

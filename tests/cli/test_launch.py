@@ -27,7 +27,11 @@ def get_config():
 EXPERIMENTS = {
     "absent.py": (None, "there is no file 'absent.py'"),
     "syntax.py": ("import os\ndef get_config(:\n", "syntax.py, line 2: SyntaxError: invalid"),
-    "prose.txt": ("This is no Python.\n", "prose.txt, line 1: SyntaxError"),
+    "prose.txt": (
+        "def get_config(): ...\n",
+        "prose.txt is neither an experiment",
+    ),
+    "prose.py": ("This is no Python.\n", "prose.py, line 1: SyntaxError"),
     "binary.py": ("\0\1\2", "binary.py"),
     "nothing.py": ("x = 1\n", "nothing.py defines no get_config()"),
     "value.py": ("get_config = 1\n", "value.py defines no get_config()"),
@@ -52,21 +56,21 @@ FLAGS = [
     (["--flagfile=absent"], "absent"),
     (["--workdir="], "--workdir is empty"),
     (["--config"], "Missing value for flag --config"),
-    (["--config="], "there is no file ''"),
+    (["--config="], "--config is empty"),
     (["--config=."], "there is no file '.'"),
-    (["--config=misspelt.py", "--config=absent.py"], "'absent.py'"),
+    (["--config=misspelt.py", "--config=absent.py"], "absent.py: already defined as misspelt"),
     (["--config.sed=1"], "unknown configuration field sed; did you mean seed?"),
     (["--config.model.atention.score=dot"], "did you mean model.attention.score?"),
-    (["--config.attention.score=dot"], "did you mean model.attention.score?"),
+    (["--config.attention.scor=dot"], "did you mean model.attention.score?"),
     (["--config.seed.x=1"], "unknown configuration field seed.x; did you mean seed?"),
     (["--config.=1"], "unknown configuration field"),
     (["--noconfig.model.residul"], "did you mean model.residual?"),
     (["--config.train=1"], "train is a group of fields; set one, as --config.train.steps="),
     (["--config.model.attention=dot"], "model.attention is a group of fields"),
     (["--config.seed"], "Missing value for flag --config.seed"),
-    (["--config.seed=one"], "--config.seed=one: 'one' is no whole number"),
-    (["--config.seed=1.5"], "--config.seed=1.5: '1.5' is no whole number"),
-    (["--config.train.learning_rate=fast"], "learning_rate=fast: 'fast' is no number"),
+    (["--config.seed=one"], "--config.seed=one: seed must be int; it is 'one'"),
+    (["--config.seed=1.5"], "--config.seed=1.5: seed must be int; it is '1.5'"),
+    (["--config.train.learning_rate=fast"], "train.learning_rate must be float; it is 'fast'"),
     (["--config.model.residual=perhaps"], "--config.model.residual=perhaps"),
     (["--config.seed=-1"], "seed must be at least 0 and below 4294967296; it is -1"),
     (["--config.train.dropout.readout=1"], "train.dropout.readout must be at least 0 and below 1"),
@@ -136,13 +140,20 @@ TEXT += ["--config.data.target_language=de", "--config.data.vocabulary.kind=word
 TEXT += ["--config.data.vocabulary.target_kind="]
 TSV = ["--config.data.source=tsv:data"]
 
+
+def changed(arguments, *others):
+    """Returns arguments with others in the place of those of the same flag."""
+    names = [other.partition("=")[0] for other in others]
+    return [*(a for a in arguments if a.partition("=")[0] not in names), *others]
+
+
 # Data that can't be used: the files, the flags, and what is said.
 DATA = {
     "missing directory": (None, TSV, "data.source: data is no directory"),
     "unknown kind": (GOOD, ["--config.data.source=csv:data"], "must be text:DIR, tsv:DIR or tfds"),
     "no name": (GOOD, ["--config.data.source=text:"], "names no data; give text:NAME"),
-    "other language": (GOOD, [*TEXT, "--config.data.source_language=fr"], "there: de, en"),
-    "no language": (GOOD, [*TEXT, "--config.data.target_language="], "data.target_language"),
+    "other language": (GOOD, changed(TEXT, "--config.data.source_language=fr"), "there: de, en"),
+    "no language": (GOOD, changed(TEXT, "--config.data.target_language="), "data.target_language"),
     "no such files": ({"a_en": "x"}, TEXT, "no file is called train.LANGUAGE"),
     "no tsv": (GOOD, TSV, "has no train.tsv, dev.tsv or test*.tsv"),
     "one side missing": (
@@ -206,7 +217,7 @@ DATA = {
     ),
     "more pieces than the text has": (
         GOOD,
-        [*TEXT, "--config.data.vocabulary.kind=bpe", "--config.data.vocabulary.size=8000"],
+        changed(TEXT, "--config.data.vocabulary.kind=bpe", "--config.data.vocabulary.size=8000"),
         "source vocabulary",
     ),
     "not prepared": (

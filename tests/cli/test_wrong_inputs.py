@@ -19,6 +19,7 @@ from test_launch import (  # noqa: F401 (finished_run is a fixture)
     TRAIN,
     TRANSLATE,
     TSV,
+    changed,
     check_refusal,
     finished_run,
     names_below,
@@ -33,7 +34,7 @@ from bahdanau_jax.runtime.setup import cache_directory
 from bahdanau_jax.workdir import directory as workdir
 
 MORE_FLAGS = [
-    (["--coordinator=h:1"], "--coordinator, --process and --processes belong to --distributed"),
+    (["--coordinator=h:1"], "--coordinator has no effect without --distributed; add it"),
     (["--distributed", "--mode=evaluate"], "--distributed is for --mode=train"),
     (["--distributed", "--coordinator=h"], "--coordinator must be HOST:PORT; it is 'h'"),
     (["--distributed", "--process=-1"], "--process=-1"),
@@ -85,7 +86,7 @@ MORE_DATA = {
     "a file for a directory": (None, ["--config.data.source=tsv:file"], "file is no directory"),
     "neither language": (
         GOOD,
-        [*TEXT, "--config.data.source_language="],
+        changed(TEXT, "--config.data.source_language="),
         "data.source_language: data has no text in an unnamed language",
     ),
     "a vocabulary too small": (

@@ -17,8 +17,7 @@ from bahdanau_jax.errors import InputError
 from bahdanau_jax.evaluation.evaluator import Evaluator
 from bahdanau_jax.evaluation.trained_run import make_model, open_ensemble, open_run
 from bahdanau_jax.modes import translate as mode
-from bahdanau_jax.modes.hypothesis_lines import Wanted
-from bahdanau_jax.modes.translate import TEXT_ALONE, translate
+from bahdanau_jax.modes.translate import TEXT_ALONE, Wanted, translate
 from bahdanau_jax.special_ids import UNK
 from bahdanau_jax.workdir.checkpoints import Checkpoints
 from bahdanau_jax.workdir.selection import Average, Selection

@@ -4,7 +4,7 @@ import pytest
 from bahdanau_jax.data.vocabularies import build
 from bahdanau_jax.errors import InputError
 from bahdanau_jax.evaluation.word_alignment import WordAlignment
-from bahdanau_jax.modes.unknown_words import read_lexicon, replace_unknown
+from bahdanau_jax.modes.translate import read_lexicon, replace_unknown
 from bahdanau_jax.special_ids import UNK
 
 

@@ -40,15 +40,33 @@ def refused(finished):
         (["--sweep=seed=0,1", "--sweep=score=additive,dot"], "the cell seed=0,score=dot can't be"),
         (["--sweep=seed=0,1,one"], "seed must be int; it is 'one'"),
         (["--sweep=@more"], "it has @scores"),
-        (["--zip"], "--zip belongs to a sweep"),
-        (["--dry_run"], "--dry_run belongs to a sweep"),
-        (["--match=params"], "--match belongs to a sweep"),
+        (["--zip"], "--zip has no effect without --sweep or --replicas; add it"),
+        (["--dry_run"], "--dry_run has no effect without --sweep"),
+        (["--match=params"], "--match has no effect without --sweep"),
         (["--sweep=seed=0,1", "--replicas=2"], "--sweep and --replicas can't be given together"),
-        (["--replicas=2", "--match=params"], "--replicas is one program"),
+        (["--replicas=2", "--match=params"], "--match and --replicas can't be given together"),
         (["--replicas=score=additive,projected"], "score can't differ within one program"),
         (["--replicas=0"], "--replicas=0: give at least 1"),
         (["--sweep=seed=0,1", "--parallel=-1"], "--parallel=-1"),
         (["--sweep=seed=0,1", "--executor=pbs"], "value should be one of <local|slurm>"),
+        (["--executor=slurm"], "--executor has no effect without --sweep"),
+        (["--parallel=2"], "--parallel has no effect without --sweep"),
+        (["--sweep=seed=0", "--slurm=a=1"], "--slurm has no effect without --executor=slurm"),
+        (["--trials=3"], "--trials has no effect without --tune"),
+        (["--sweep=seed=0", "--metric=dev/per"], "--metric has no effect without --tune"),
+        (["--replicas=2", "--dry_run"], "--dry_run and --replicas can't be given together"),
+        (["--replicas=2", "--distributed"], "--distributed and --replicas can't be given"),
+        (["--tune=seed=0,1", "--distributed"], "--distributed and --tune can't be given"),
+        (["--sweep=seed=0,1", "--zip"], "--zip pairs several --sweep, and there is one"),
+        (["--sweep=seed=0,1", "--config.seed=1"], "seed is given by --config.seed and swept"),
+        (["--sweep=seed=0,1", "--config.pool=2", "--config.shapes=1"], "data.pool=2 has no effect"),
+        (["--sweep=half_width=2,3"], "half_width=2 has no effect: model.attention.window=global"),
+        (["--tune=half_width=2..3"], "has no effect: model.attention.window=global has no bounds"),
+        (["--tune=train.epochs=1,2", "--config.steps=9"], "train.steps=9 has no effect"),
+        (
+            ["--sweep=score=additive,general", "--sweep=attention.units=8,9"],
+            "the cell score=general,attention.units=8 can't be run: model.attention.units=8 has no",
+        ),
         (["--sweep=seed=0", "--executor=slurm", "--slurm=x"], "--slurm=x must be NAME=VALUE"),
     ],
 )
@@ -82,6 +100,15 @@ def test_a_dry_run_passes_on_every_flag_but_those_of_the_sweep(scratch):
         for score, seed in (("additive", 3), ("projected", 4))
     ]
     assert not (scratch / "w").exists()
+
+
+def test_a_cell_is_started_without_the_fields_that_change_nothing_in_it(scratch):
+    flags = ["--config=spelling.py", "--workdir=w", "--config.attention.units=8", "--dry_run"]
+    done = launch([*flags, "--sweep=score=additive,general"], scratch)
+    assert (done.status, done.err) == (0, "")
+    additive, general = (shlex.split(line) for line in done.out.decode().splitlines())
+    assert "--config.model.attention.units=8" in additive
+    assert not any("attention.units" in word for word in general)
 
 
 def test_a_sweep_trains_each_cell_and_exits_with_1_where_one_fails(scratch):

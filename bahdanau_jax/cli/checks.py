@@ -1,0 +1,123 @@
+"""What can be known to be wrong before JAX is imported; no flag or field is ignored silently."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+from bahdanau_jax.cli.command_line import CommandLine
+from bahdanau_jax.cli.flags import FLAGS
+from bahdanau_jax.config import Config
+from bahdanau_jax.errors import InputError
+from bahdanau_jax.fields import Value, text_of, value_of, with_values
+from bahdanau_jax.validation import ineffective, refuse_ineffective, validate
+from bahdanau_jax.workdir import directory as workdir
+from bahdanau_jax.workdir.selection import Selection, parse_selection
+
+# What ranks hypotheses, and so does nothing where there is one.
+RANKING = ("decode.length_penalty", "decode.length_penalty_alpha", "decode.coverage_penalty")
+
+
+class Task(NamedTuple):
+    """What a mode works with, beside its own flags.
+
+    Attributes:
+      config: of a run that is to be trained or explained; of no other mode.
+      checkpoint: of a trained run.
+      decode: fields of `config.decode`, by name, that replace those of a trained run.
+    """
+
+    config: Config | None = None
+    checkpoint: Selection = "best"
+    decode: dict[str, Any] = {}  # noqa: RUF012 (nobody changes it)
+
+
+def check(line: CommandLine) -> Task:
+    """Checks the fields that a command line gives, and says what its mode works with.
+
+    Args:
+      line: of any mode, without a sweep.
+
+    Raises:
+      InputError: the configuration can't work, or a field that was given changes nothing.
+    """
+    if line.mode in ("train", "explain"):
+        config = line.config()
+        validate(config)
+        refuse_ineffective(config, line.fields)
+        check_seed(line, config, line.fields)
+        return Task(config)
+    if line.mode == "compare":
+        for path in line.fields:
+            raise InputError(f"--mode=compare reads finished runs; leave out --config.{path}")
+        return Task()
+    checkpoint = parse_selection(line.values["checkpoint"])
+    return Task(None, checkpoint, _decode_fields(line))
+
+
+def check_seed(line: CommandLine, config: Config, given: Iterable[str]) -> None:
+    """Raises InputError if a seed is given that nothing is drawn from."""
+    dropout = config.train.dropout
+    drawn = not line.values["init_from"] or dropout.embedding or dropout.annotations
+    if "seed" in given and not (drawn or dropout.readout):
+        raise InputError(
+            "seed has no effect: --init_from gives the first parameters, and train.dropout is 0; "
+            "set data.seed for another order of the examples"
+        )
+
+
+def check_given(line: CommandLine, configs: Sequence[Config], swept: Iterable[str]) -> None:
+    """Checks the fields that the cells of a sweep share, and the ones that tell them apart.
+
+    Args:
+      line: of the sweep.
+      configs: of its cells, all valid.
+      swept: the fields that differ.
+
+    Raises:
+      InputError: a field is both given and swept, or changes nothing in any of the cells.
+    """
+    swept = tuple(swept)
+    for path in line.fields:
+        if path in swept:
+            raise InputError(f"{path} is given by --config.{path} and swept; leave one out")
+    for path in (*line.fields, *swept):
+        if all(path in ineffective(config) for config in configs):
+            refuse_ineffective(configs[0], [path])
+    for config in configs:
+        check_seed(line, config, (*line.fields, *swept))
+
+
+def _decode_fields(line: CommandLine) -> dict[str, Value]:
+    """Returns the fields of `decode` that the command line sets, by name."""
+    given: dict[str, Value] = {}
+    for path, value in line.fields.items():
+        if not path.startswith("decode."):
+            raise InputError(
+                "this mode takes the configuration from the workdir, all but its fields decode.…; "
+                f"leave out --config.{path}={text_of(value)}"
+            )
+        if line.mode in ("score", "align") and path != "decode.batch_size":
+            raise InputError(
+                f"--mode={line.mode} searches for no output, so that {path} has no effect; leave "
+                f"out --config.{path}"
+            )
+        given[path] = value
+    for flag in FLAGS:
+        if flag.field and flag.name in line.given:
+            if flag.field in given:
+                raise InputError(f"--{flag.name} and --config.{flag.field} are the same; give one")
+            given[flag.field] = line.values[flag.name]
+    if given:
+        _check_decoding(line, with_values(workdir.read_config(line.directory), given), given)
+    return {path.removeprefix("decode."): value for path, value in given.items()}
+
+
+def _check_decoding(line: CommandLine, config: Config, given: Iterable[str]) -> None:
+    validate(config)
+    refuse_ineffective(config, given)
+    single = config.decode.beam_size == 1 or config.decode.temperature > 0
+    for path in given:
+        if path in RANKING and single and line.values["nbest"] == 0:
+            raise InputError(
+                f"{path}={text_of(value_of(config, path))} has no effect: there is one hypothesis "
+                "a line, and nothing to rank; raise --beam_size"
+            )
