@@ -11,7 +11,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from bahdanau_jax import config as config_lib
+from bahdanau_jax import fields
 from bahdanau_jax.config import Config
 from bahdanau_jax.data.pipeline import Data, EvaluationSplit, open_data
 from bahdanau_jax.data.vocabularies import Vocabularies
@@ -115,7 +115,7 @@ def _check_alike(path: Path, run: TrainedRun, other_path: Path, other: TrainedRu
             f"--ensemble: {other_path} has other vocabularies than {path}; members must have "
             "been trained with the same ones"
         )
-    ours, theirs = (config_lib.to_dict(each.config) for each in (run, other))
+    ours, theirs = (fields.to_dict(each.config) for each in (run, other))
     if ours["model"] != theirs["model"] or ours["data"]["lowercase"] != theirs["data"]["lowercase"]:
         raise InputError(
             f"--ensemble: {other_path} has another model than {path}; members must differ only in "
