@@ -6,9 +6,8 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from absl import flags
 
-import launch
+from bahdanau_jax.cli.flags import FLAGS
 from bahdanau_jax.fields import field_paths
 
 ROOT = Path(__file__).parents[1]
@@ -18,14 +17,6 @@ RUNNABLE = ("sh", "bash", "shell")  # the languages of blocks that are commands
 LONGEST_README = 120  # lines
 PLACES = ("", "bahdanau_jax", "benchmarks", "experiments")  # where a path in the text may begin
 TEXT_FILES = (".en", ".de", ".tsv")  # of parallel text; their names look like fields
-# What the documents name before the code has it.
-COMING = {
-    "model.kernels",
-    "model/equations.py",
-    "bahdanau_jax/model/equations.py",
-    "cli/flags.py",
-    "tests/soak/kill_soak.py",
-}
 
 every_document = pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
 
@@ -71,8 +62,7 @@ def all_commands(text):
 @pytest.fixture(scope="module")
 def launch_flags():
     """The flags of launch.py, and the values of those that have a choice."""
-    defined = {flag.name: flag for flag in flags.FLAGS.get_key_flags_for_module(launch)}
-    return {name: getattr(flag.parser, "enum_values", None) for name, flag in defined.items()}
+    return {flag.name: flag.choices for flag in FLAGS}
 
 
 def is_launch(words):
@@ -105,7 +95,7 @@ def launch_faults(words, launch_flags):
 
 def field_faults(text):
     """Returns what looks like a field of the configuration, or a section of it, and isn't one."""
-    paths = [*field_paths(), *COMING]
+    paths = field_paths()
     named = [part for part in code(text) if re.match(r"(data|model|train|decode)\.[a-z]", part)]
     return [
         part
@@ -123,7 +113,6 @@ def path_faults(text):
         for path in named
         if not path.startswith("--")
         and "NAME" not in path
-        and path not in COMING
         and not any((ROOT / place / path).is_file() for place in PLACES)
     ]
 
@@ -171,7 +160,7 @@ def test_scripts_that_commands_run_exist(document):
     for words in all_commands(document.read_text()):
         for word in words[1:]:
             if words[0] == "python" and word.endswith(".py") and not word.startswith("--"):
-                assert (ROOT / word).is_file() or word in COMING, words
+                assert (ROOT / word).is_file(), words
 
 
 @every_document

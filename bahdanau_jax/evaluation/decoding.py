@@ -1,6 +1,7 @@
 """Decoding a store of sentences: batches through the compiled search, hypotheses out of it."""
 
 import functools
+import json
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -11,6 +12,7 @@ from bahdanau_jax.config import DecodeConfig
 from bahdanau_jax.data.batching import decoding_batches
 from bahdanau_jax.data.shapes import round_up
 from bahdanau_jax.data.token_store import TokenStore
+from bahdanau_jax.data.vocabularies import Vocabularies
 from bahdanau_jax.model.seq2seq import Seq2Seq
 from bahdanau_jax.runtime import devices
 from bahdanau_jax.search.beam import Hypotheses, Sentences, search
@@ -157,3 +159,22 @@ def _output(tokens: list[int], log_p: float, alignment: np.ndarray, score: float
     ended = EOS in tokens
     count = tokens.index(EOS) if ended else len(tokens) - tokens.count(PAD)
     return Output(tokens[:count], log_p, alignment[: count + ended], ended, score)
+
+
+def alignment_json(vocabularies: Vocabularies, ids: list[int], output: Output) -> str:
+    """Returns tokens, end marks among them, and the matrix as the model computed it.
+
+    Args:
+      vocabularies: of both sides.
+      ids: the source's tokens.
+      output: its row i is the step that produced token i.
+    """
+    target = [*output.tokens, EOS] if output.ended else output.tokens
+    return json.dumps(
+        {
+            "source": vocabularies.source.tokens([*ids, EOS]),
+            "target": vocabularies.target.tokens(target),
+            "alignment": [[round(float(x), 4) for x in row] for row in output.alignment],
+        },
+        ensure_ascii=False,
+    )

@@ -4,15 +4,12 @@ Weights are added over the pieces of a source word and averaged over those of a 
 that each row still sums to one.
 """
 
-import json
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from bahdanau_jax.data.vocabularies import Vocabularies, Vocabulary
-from bahdanau_jax.evaluation.decoding import Output
-from bahdanau_jax.special_ids import EOS
 
 
 class WordAlignment(NamedTuple):
@@ -92,25 +89,6 @@ def word_alignment(
     words = [_words(*side) for side in zip(sides, texts, ids, lengths, strict=True)]
     merged = merge(weights, [*lengths[0], 1], lengths[1])
     return WordAlignment(words[0], words[1], merged, lengths[0])
-
-
-def alignment_json(vocabularies: Vocabularies, ids: list[int], output: Output) -> str:
-    """Returns tokens, end marks among them, and the matrix as the model computed it.
-
-    Args:
-      vocabularies: of both sides.
-      ids: the source's tokens.
-      output: its row i is the step that produced token i.
-    """
-    target = [*output.tokens, EOS] if output.ended else output.tokens
-    return json.dumps(
-        {
-            "source": vocabularies.source.tokens([*ids, EOS]),
-            "target": vocabularies.target.tokens(target),
-            "alignment": [[round(float(x), 4) for x in row] for row in output.alignment],
-        },
-        ensure_ascii=False,
-    )
 
 
 def _words(

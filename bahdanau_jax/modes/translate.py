@@ -21,11 +21,10 @@ from bahdanau_jax.data.token_store import TokenStore
 from bahdanau_jax.data.vocabularies import Vocabulary
 from bahdanau_jax.errors import InputError
 from bahdanau_jax.evaluation.alignment_measures import argmax_links
-from bahdanau_jax.evaluation.decoding import Output
+from bahdanau_jax.evaluation.decoding import Output, alignment_json
 from bahdanau_jax.evaluation.trained_run import TrainedRun, open_ensemble
 from bahdanau_jax.evaluation.word_alignment import (
     WordAlignment,
-    alignment_json,
     word_alignment,
     word_rows,
 )

@@ -10,11 +10,10 @@ import jax
 from bahdanau_jax.data.pipeline import EvaluationSplit
 from bahdanau_jax.durable import write_atomically
 from bahdanau_jax.evaluation import breakdown, metrics, significance
-from bahdanau_jax.evaluation.decoding import Output
+from bahdanau_jax.evaluation.decoding import Output, alignment_json
 from bahdanau_jax.evaluation.evaluator import Measured
 from bahdanau_jax.evaluation.gold_comparison import GoldComparison, compare_with_gold
 from bahdanau_jax.evaluation.trained_run import TrainedRun
-from bahdanau_jax.evaluation.word_alignment import alignment_json
 from bahdanau_jax.special_ids import EOS
 from bahdanau_jax.terminal import say
 from bahdanau_jax.workdir import metrics_log

@@ -136,7 +136,7 @@ def test_several_tuners_share_the_trials(tmp_path):
 
 TUNER = """
 import sys
-sys.path[:0] = [{root!r}, {tests!r}]
+sys.path[:0] = {paths!r}
 import test_tuning
 from bahdanau_jax.sweeps import tuning
 tuning.tune(__import__("pathlib").Path({place!r}), test_tuning.what(2, 1e-4, 2e-4),
@@ -146,8 +146,9 @@ tuning.tune(__import__("pathlib").Path({place!r}), test_tuning.what(2, 1e-4, 2e-
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the parent's death is seen on Linux only")
 def test_a_trial_whose_tuner_was_killed_is_taken_up_again(tmp_path):
-    place, tests = tmp_path / "w", Path(__file__).parent
-    code = TUNER.format(root=str(tests.parent), tests=str(tests), place=str(place))
+    place, tests = tmp_path / "w", Path(__file__).parents[1]
+    paths = [str(path) for path in (tests.parent, tests / "support", tests / "sweeps")]
+    code = TUNER.format(paths=paths, place=str(place))
     tuner = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.DEVNULL)
     while not list(place.glob("learning_rate=*/metrics.jsonl")):
         time.sleep(0.05)

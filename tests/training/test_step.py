@@ -17,7 +17,7 @@ def start(what, devices):
         "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]),
     }
     return subprocess.Popen(
-        [sys.executable, ROOT / "tests" / "device_figures.py", what],
+        [sys.executable, ROOT / "tests" / "support" / "device_figures.py", what],
         env=environment,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
