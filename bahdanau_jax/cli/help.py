@@ -1,5 +1,6 @@
 """What `--help` prints: how to begin, the flags by the modes that read them, and every field."""
 
+import functools
 import inspect
 import textwrap
 
@@ -58,6 +59,7 @@ def describe(path: str) -> str:
     return f"{kind}{allowed}: {comment}".rstrip(": ")
 
 
+@functools.cache
 def comments() -> dict[str, str]:
     """Returns the comment behind each field, with the line below it where that is one too."""
     return dict(zip(field_paths(), _comments(Config), strict=True))

@@ -12,7 +12,7 @@ from bahdanau_jax.evaluation.gold_comparison import align_pairs
 from bahdanau_jax.evaluation.trained_run import open_run
 from bahdanau_jax.modes import align as mode
 from bahdanau_jax.modes.align import Drawing, align
-from bahdanau_jax.reports import plots
+from bahdanau_jax.reports import heat_maps
 
 PAIRS = [("fed", "F E D"), ("cafe", "C A F"), ("a", ""), ("", "A"), ("", ""), ("zz", "Q Q F")]
 NOTHING = Drawing(None, 0)  # pyright: ignore[reportArgumentType]
@@ -83,7 +83,7 @@ def test_rows_of_a_current_query_are_those_of_the_next_step(run):
 
 def test_the_first_pairs_are_drawn_as_pictures_and_on_a_page(run, tmp_path, monkeypatch, capsys):
     drawn = []
-    monkeypatch.setattr(plots, "heat_map", lambda path, picture: drawn.append((path, picture)))
+    monkeypatch.setattr(heat_maps, "heat_map", lambda path, picture: drawn.append((path, picture)))
     monkeypatch.setattr(mode, "LONGEST_DRAWN", 3)
     aligned(run, [*PAIRS, ("f", "F"), ("ab", "A")], drawing=Drawing(tmp_path / "x", 3))
     assert [path.name for path, _ in drawn] == ["0001.png", "0006.png", "0007.png"]

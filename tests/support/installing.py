@@ -25,6 +25,8 @@ class Installation(NamedTuple):
 def run(command, cwd: Path, **options) -> subprocess.CompletedProcess:
     """Runs a command to its end; returns what it wrote, as text."""
     words = [str(word) for word in command]
+    # What PYTHONPATH names would stand before what is installed.
+    options.setdefault("env", {k: v for k, v in os.environ.items() if k != "PYTHONPATH"})
     return subprocess.run(words, cwd=cwd, capture_output=True, text=True, timeout=600, **options)
 
 
