@@ -1,5 +1,6 @@
 """Fresh installations of this project, which find only what they depend on elsewhere."""
 
+import os
 import subprocess
 import sys
 import sysconfig
