@@ -7,7 +7,7 @@ and written as `data.py` does it. Then, in a fresh process: the seconds to open 
 the first batch of a shuffled epoch, the memory that this takes, and the milliseconds that one batch
 of 64 costs the host.
 
-Hardware and figures: the section on speed in README.md.
+Hardware and figures: docs/speed.md.
 """
 
 import argparse

@@ -8,7 +8,7 @@ held during a step, less what it held before the model was made. Sizes: 128 sent
 embeddings of 256, encoder 256 a direction, decoder 512, A = 512, 8,000 words, float32.
 `--smallest` takes one length of the additive score with layers of 8 units, to see that all runs.
 
-Hardware and figures: the section on speed in README.md.
+Hardware and figures: docs/speed.md.
 """
 
 import argparse

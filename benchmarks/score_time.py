@@ -7,7 +7,7 @@ sentences, S = T; `--repeats` turns, after one that compiles and isn't counted. 
 every loop is `nn.scan`'s and the loss the plain one, so that "to reference" is what the kernels
 gain in a whole step, and "to dot" compares scores in the same loop.
 
-Hardware and figures: the section on speed in README.md.
+Hardware and figures: docs/speed.md.
 """
 
 import argparse

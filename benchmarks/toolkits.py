@@ -25,7 +25,7 @@ but both train with these; spacy and fasttext-wheel are there for OpenNMT-py's i
       packaging pyyaml tqdm importlib_metadata configargparse pyonmttok rapidfuzz pyahocorasick \
       six spacy fasttext-wheel
 
-Hardware and figures: the section on speed in README.md.
+Hardware and figures: docs/speed.md.
 """
 
 import argparse

@@ -16,7 +16,7 @@ medium (experiments/multi30k.py), paper (the sizes of experiments/rnnsearch_50.p
 sentences of 50 words). All with the GRU of cuDNN, which is the only one that nn.GRU has, Adam,
 float32, and no dropout.
 
-Hardware and figures: the section on speed in README.md.
+Hardware and figures: docs/speed.md.
 """
 
 import argparse

@@ -5,7 +5,7 @@ import inspect
 import textwrap
 
 from bahdanau_jax import config as config_module
-from bahdanau_jax.cli.flags import ALL, FLAGS, MODES, help_lines, markdown
+from bahdanau_jax.cli.flags import ALL, FLAGS, MODES, help_lines
 from bahdanau_jax.config import Config
 from bahdanau_jax.fields import field_paths, field_type, text_of, value_of
 from bahdanau_jax.validation import CHOICES, RANGES
@@ -93,11 +93,6 @@ def field_table() -> str:
         what = describe(path).replace("|", "\\|")
         lines.append(f"| `{path}` | `{default}` | {what} |")
     return "\n".join(lines) + "\n"
-
-
-def flag_table() -> str:
-    """Returns the flags as a table in Markdown, for the documentation."""
-    return markdown()
 
 
 def _entry(flag: str, text: str) -> list[str]:
