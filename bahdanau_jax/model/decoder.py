@@ -127,7 +127,10 @@ class AttentionCell(nn.Module):
 
     def _output(self, cells: tuple[CellState, ...]) -> Array:
         """Returns what these layers hand on, the top one's state; with residuals, their sum."""
-        return sum(hidden for hidden, *_ in cells) if self.config.residual else cells[-1][0]
+        output = cells[0][0]
+        for hidden, *_ in cells[1:]:
+            output = output + hidden if self.config.residual else hidden
+        return output
 
 
 class Decoder(nn.Module):

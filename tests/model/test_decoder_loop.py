@@ -190,10 +190,10 @@ def gradient_of_the_annotations(steps: int, kernels: str, score: str, dtype: Any
     config = build(options({"attention.score": score}))
     config.kernels = kernels
     rng = np.random.default_rng(0)
-    mask, width = np.ones((2, 6), bool), config.annotation_units
+    mask, width = jnp.ones((2, 6), bool), config.annotation_units
     annotations = rng.normal(size=(2, 6, width)).astype(np.float32)
     embedded = rng.normal(size=(steps, 2, config.embedding)).astype(np.float32)
-    final = rng.normal(size=(2, width)).astype(np.float32)
+    final = jnp.asarray(rng.normal(size=(2, width)), jnp.float32)
     weights = rng.uniform(0.5, 1.5, size=(steps, 2, width)).astype(np.float32)
 
     def stored(x):
@@ -288,7 +288,8 @@ def test_large_keys_and_queries_give_the_same_logits_in_training_and_in_decoding
     state: Any = model.apply(variables, memory, method="initial_state")
     previous = np.full(ROWS, BOS)
     for i in range(STEPS):
-        state, logits, _ = model.apply(variables, state, previous, memory, method="decode_step")
+        step: Any = model.apply(variables, state, previous, memory, method="decode_step")
+        state, logits, _ = step
         np.testing.assert_allclose(trained[:, i], logits, rtol=1e-3, atol=1e-3)
         previous = TARGET[:, i]
 

@@ -55,10 +55,9 @@ def logits(config: ModelConfig) -> np.ndarray:
     state: Any = model.apply({"params": params}, memory, method="initial_state")
     previous, outputs = np.full(len(TARGET), BOS), []
     for i in range(TARGET.shape[1]):  # the second step is the first that reads a state
-        state, step, _ = model.apply(
-            {"params": params}, state, previous, memory, method="decode_step"
-        )
-        outputs.append(step)
+        step: Any = model.apply({"params": params}, state, previous, memory, method="decode_step")
+        state, step_logits, _ = step
+        outputs.append(step_logits)
         previous = TARGET[:, i]
     return np.stack(outputs)
 
