@@ -10,7 +10,7 @@ from typing import Self
 
 import sentencepiece
 
-from bahdanau_jax.data.vocabulary import UNKNOWN_MARK, Vocabulary, digest
+from bahdanau_jax.data.vocabulary import UNKNOWN_MARK, Vocabulary, digest, split_words
 from bahdanau_jax.errors import InputError
 from bahdanau_jax.special_ids import BOS, EOS, PAD, UNK
 
@@ -41,7 +41,7 @@ class PieceVocabulary(Vocabulary):
 
     def words(self, text: str) -> list[str]:
         """Returns what spaces separate in `text`; SentencePiece takes its own mark for one."""
-        return [word for word in text.replace(_SPACE, " ").split(" ") if word]
+        return split_words(text.replace(_SPACE, " "))
 
     def word_lengths(self, ids: Iterable[int]) -> list[int]:
         """Returns how many of the pieces make up each word: one with a space before it begins."""
