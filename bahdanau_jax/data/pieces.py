@@ -10,12 +10,18 @@ from typing import Self
 
 import sentencepiece
 
-from bahdanau_jax.data.vocabulary import UNKNOWN_MARK, Vocabulary, digest
+from bahdanau_jax.data.vocabulary import UNKNOWN_MARK, Vocabulary, digest, split_words
 from bahdanau_jax.errors import InputError
 from bahdanau_jax.special_ids import BOS, EOS, PAD, UNK
 
 PIECE_KINDS = ("unigram", "bpe")
 _SPACE = "▁"  # how pieces write a space
+
+# SentencePiece drops a sentence with one of its reserved characters silently. It is shown others
+# in their place, which Unicode keeps free for such uses inside a program.
+_RESERVED, _STAND_INS = "\0\x1f▅", "\ufdd0\ufdd1\ufdd2"
+_HIDE = str.maketrans(_RESERVED, _STAND_INS)
+_SHOW = str.maketrans(_STAND_INS, _RESERVED)
 
 
 class PieceVocabulary(Vocabulary):
@@ -31,11 +37,11 @@ class PieceVocabulary(Vocabulary):
 
     def encode(self, text: str) -> list[int]:
         """Returns the ids of the pieces of `text`; no BOS, no EOS."""
-        return self._processor.encode(text)
+        return self._processor.encode(text.translate(_HIDE))
 
     def words(self, text: str) -> list[str]:
         """Returns what spaces separate in `text`; SentencePiece takes its own mark for one."""
-        return [word for word in text.replace(_SPACE, " ").split(" ") if word]
+        return split_words(text.replace(_SPACE, " "))
 
     def word_lengths(self, ids: Iterable[int]) -> list[int]:
         """Returns how many of the pieces make up each word: one with a space before it begins."""
@@ -47,10 +53,10 @@ class PieceVocabulary(Vocabulary):
         return lengths
 
     def _piece(self, token: int) -> str:
-        return self._processor.id_to_piece(token)
+        return self._processor.id_to_piece(token).translate(_SHOW)
 
     def _join(self, ids: list[int]) -> str:
-        return self._processor.decode(ids)
+        return self._processor.decode(ids).translate(_SHOW)
 
     def _bytes(self) -> bytes:
         return self._model
@@ -120,7 +126,7 @@ class _Reader:
         try:
             for text in self._texts:
                 self.characters.update(text)
-                yield text
+                yield text.translate(_HIDE)
         except Exception as error:
             self.error = error
             raise
@@ -135,6 +141,7 @@ def _train(kind: str, size: int, texts: Iterable[str]) -> bytes:
         vocab_size=size,
         hard_vocab_limit=False,  # a size that can't be reached then shows the one that can
         character_coverage=1.0,
+        max_sentence_length=2**30,  # bytes, the most it takes; it drops a longer line silently
         normalization_rule_name="identity",  # the corpus has normalised the text
         pad_id=PAD,
         bos_id=BOS,

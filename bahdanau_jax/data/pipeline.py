@@ -11,6 +11,7 @@ from bahdanau_jax.data.corpus import Corpus, Example
 from bahdanau_jax.data.gold_links import GoldLinks
 from bahdanau_jax.data.token_store import StoreError, TokenStore
 from bahdanau_jax.data.vocabularies import Vocabularies, build_vocabularies
+from bahdanau_jax.data.vocabulary import split_words
 from bahdanau_jax.durable import digest
 from bahdanau_jax.errors import InputError
 from bahdanau_jax.runtime.setup import cache_directory
@@ -65,7 +66,8 @@ class Data:
           The store; it lies in the user's cache directory under a name that stands for the text
           and both vocabularies.
         """
-        key = digest(repr(sorted(self.fingerprints("train").items())).encode())
+        rule = "words at U+0020"  # ids of another rule aren't read again
+        key = digest(repr([rule, *sorted(self.fingerprints("train").items())]).encode())
         directory = cache_directory() / "tokens" / key
         try:
             return token_store.open(directory)
@@ -128,7 +130,8 @@ class Data:
         """Returns the alignments that the corpus knows, where its symbols are the tokens."""
         rule = self.corpus.alignment
         sources = [example.source for example in examples]
-        if rule is None or any(len(i) != len(s.split()) for i, s in zip(ids, sources, strict=True)):
+        pairs = zip(ids, sources, strict=True)
+        if rule is None or any(len(i) != len(split_words(source)) for i, source in pairs):
             return None
         return [rule(source) for source in sources]
 

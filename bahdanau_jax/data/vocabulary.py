@@ -72,7 +72,7 @@ class Vocabulary(abc.ABC):
     def words(self, text: str) -> list[str]:
         """Returns the words of a text, as alignments and lengths in words count them.
 
-        They are what spaces separate, but for `characters`, each of which is a word of its own.
+        They are what U+0020 separates, but for `characters`, each of which is a word of its own.
         """
 
     @abc.abstractmethod
@@ -143,7 +143,7 @@ def build_tokens(kind: str, size: int, texts: Iterable[str]) -> TokenVocabulary:
     """Makes a list of the most frequent tokens; of equally frequent ones the smaller text first.
 
     Args:
-      kind: `characters` (code points), `symbols` (split at spaces) or `words` (at white space).
+      kind: `characters` (code points), `symbols` or `words` (both separated by U+0020).
       size: entries at most, the four special ones included; 0 keeps all.
       texts: the sentences, read once.
 
@@ -165,8 +165,12 @@ def build_tokens(kind: str, size: int, texts: Iterable[str]) -> TokenVocabulary:
 
 
 def _split(kind: str, text: str) -> Iterable[str]:
-    if kind == "characters":
-        return text
-    if kind == "symbols":
-        return [symbol for symbol in text.split(" ") if symbol]
-    return text.split()
+    return text if kind == "characters" else split_words(text)
+
+
+def split_words(text: str) -> list[str]:
+    """Returns what U+0020 separates: the one rule of what a word or a symbol is.
+
+    Other white space is part of a word, as it is for who numbers the words of gold alignments.
+    """
+    return [word for word in text.split(" ") if word]

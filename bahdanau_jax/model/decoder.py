@@ -93,19 +93,20 @@ class AttentionCell(nn.Module):
           The state after the step, and what the readout needs.
         """
         config = self.config
-        before = state.cells[-1][0]  # s_{i-1}
+        before = self._output(state.cells)  # s_{i-1}
         match config.attention.query:
             case "previous":  # c_i from s_{i-1}; then s_i = f(s_{i-1}, y_{i-1}, c_i)
                 context, alignment = self._attend(before, memory, state)
-                cells, top = self._layers(state.cells, projected, context)
+                cells = self._layers(state.cells, projected, context)
             case "intermediate":  # s'_i = f_1(s_{i-1}, y_{i-1}); c_i from it; s_i = f_2(s'_i, c_i)
                 between = self.transition(state.cells[0], projected)
                 context, alignment = self._attend(between[0], memory, state)
                 gates = self.cell[0].project(context)
-                cells, top = self._layers((between, *state.cells[1:]), gates, None)
+                cells = self._layers((between, *state.cells[1:]), gates, None)
             case _:  # s_i = f(s_{i-1}, [y_{i-1} ; h̃_{i-1}]); c_i from s_i
-                cells, top = self._layers(state.cells, projected, state.attentional)
-                context, alignment = self._attend(top, memory, state)
+                cells = self._layers(state.cells, projected, state.attentional)
+                context, alignment = self._attend(self._output(cells), memory, state)
+        top = self._output(cells)  # s_i
         attentional = self.attentional(context, top) if config.input_feeding else None
         coverage = None if state.coverage is None else state.coverage + alignment
         paper = config.attention.query == "previous" and config.readout == "maxout"
@@ -117,14 +118,19 @@ class AttentionCell(nn.Module):
 
     def _layers(
         self, states: tuple[CellState, ...], projected: Array, context: Array | None
-    ) -> tuple[tuple[CellState, ...], Array]:
-        """Steps every layer, the lowest first; returns the new states and the top's output."""
-        new = [self.cell[0](states[0], projected, context)]
-        output = new[0][0]
+    ) -> tuple[CellState, ...]:
+        """Steps every layer, the lowest first; each reads the output of those below."""
+        new = (self.cell[0](states[0], projected, context),)
         for cell, below in zip(self.cell[1:], states[1:], strict=True):
-            new.append(cell(below, cell.project(output)))
-            output = new[-1][0] + output if self.config.residual else new[-1][0]
-        return tuple(new), output
+            new += (cell(below, cell.project(self._output(new))),)
+        return new
+
+    def _output(self, cells: tuple[CellState, ...]) -> Array:
+        """Returns what these layers hand on, the top one's state; with residuals, their sum."""
+        output = cells[0][0]
+        for hidden, *_ in cells[1:]:
+            output = output + hidden if self.config.residual else hidden
+        return output
 
 
 class Decoder(nn.Module):
@@ -199,6 +205,11 @@ class Decoder(nn.Module):
         start = self.initial_state(memory)
         if covers(self.config) and kernels.may_run("decoder_loop", self.config.kernels):
             return self._complete(self._recur(start, projected, memory))
+        # A scan sums the gradients of what every step reads in the type that the steps read.
+        memory = memory._replace(
+            annotations=memory.annotations.astype(memory.final.dtype),
+            keys=memory.keys.astype(memory.final.dtype),
+        )
         scan = nn.scan(
             AttentionCell.__call__,
             variable_broadcast="params",

@@ -103,11 +103,13 @@ def test_a_shortlist_keeps_the_most_frequent_and_breaks_ties_by_text():
     assert vocabulary.decode([UNK, 4]) == f"{UNKNOWN_MARK} a"
 
 
-def test_words_split_at_white_space_and_symbols_at_spaces_only():
-    text = "a\tb  c\u00a0d "
-    assert build("words", 0, [text]).size == 4 + 4
-    symbols = build("symbols", 0, [text])
-    assert symbols.tokens(symbols.encode(text)) == ["a\tb", "c\u00a0d"]
+@pytest.mark.parametrize("kind", ["words", "symbols", "unigram", "bpe"])
+def test_words_are_separated_by_spaces_and_by_nothing_else(kind):
+    text = "a\tb  c\u00a0d e\u2009f\u3000g "
+    vocabulary = build(kind, SIZES[kind] and 16, [text])
+    words = ["a\tb", "c\u00a0d", "e\u2009f\u3000g"]
+    assert vocabulary.words(text) == words
+    assert len(vocabulary.word_lengths(vocabulary.encode(text))) == len(words)
 
 
 def test_characters_are_code_points_and_keep_spaces():

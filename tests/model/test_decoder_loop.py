@@ -14,6 +14,7 @@ from bahdanau_jax.model.attention import Memory
 from bahdanau_jax.model.decoder import Decoder, covers
 from bahdanau_jax.model.kernels import decoder_loop
 from bahdanau_jax.model.seq2seq import Seq2Seq, initial_params
+from bahdanau_jax.special_ids import BOS
 
 ROWS, POSITIONS, STEPS = 4, 5, 4
 MASK = np.arange(POSITIONS) < np.array([5, 2, 3, 0])[:, None]
@@ -186,6 +187,43 @@ def test_annotations_and_keys_may_be_stored_in_bfloat16(score):
         np.testing.assert_allclose(mine, other, rtol=0.02, atol=0.02 * largest)
 
 
+def gradient_of_the_annotations(steps: int, kernels: str, score: str, dtype: Any) -> np.ndarray:
+    """Returns the gradient of h_j through `steps` steps; both types hold the same values."""
+    config = build(options({"attention.score": score}))
+    config.kernels = kernels
+    rng = np.random.default_rng(0)
+    mask, width = jnp.ones((2, 6), bool), config.annotation_units
+    annotations = rng.normal(size=(2, 6, width)).astype(np.float32)
+    embedded = rng.normal(size=(steps, 2, config.embedding)).astype(np.float32)
+    final = jnp.asarray(rng.normal(size=(2, width)), jnp.float32)
+    weights = rng.uniform(0.5, 1.5, size=(steps, 2, width)).astype(np.float32)
+
+    def stored(x):
+        return x.astype(jnp.bfloat16).astype(dtype)
+
+    def decode(decoder, annotations):
+        keys = stored(decoder.keys(annotations))
+        return decoder(Memory(stored(annotations), keys, mask, final), embedded)
+
+    model = Decoder(config)
+    params = model.init(jax.random.key(1), annotations, method=decode)
+
+    def scalar(annotations):
+        outputs: Any = model.apply(params, annotations, method=decode)
+        return (outputs.context * weights).sum() / steps
+
+    return np.asarray(quick_jit(jax.grad(scalar))(annotations))
+
+
+@pytest.mark.parametrize("score", ["additive", "general"])
+@pytest.mark.parametrize("kernels", ["auto", "reference"])
+@pytest.mark.parametrize("steps", [64, 512])
+def test_gradients_are_summed_in_float32_whatever_is_stored(steps, kernels, score):
+    exact = gradient_of_the_annotations(steps, kernels, score, jnp.float32)
+    rounded = gradient_of_the_annotations(steps, kernels, score, jnp.bfloat16)
+    assert np.abs(rounded - exact).max() < 4e-3 * np.abs(exact).max()
+
+
 @pytest.mark.parametrize("kernels", ["auto", "reference"])
 def test_the_field_chooses_between_the_two_loops(kernels, monkeypatch):
     ran = []
@@ -226,12 +264,36 @@ def test_nothing_of_the_size_of_the_tanh_is_kept_for_the_backward_pass():
     assert f"[{STEPS},{ROWS},{POSITIONS},11]" not in jaxpr
 
 
-@pytest.mark.parametrize("query", [0.0, 1e-4, 3.0, -20.0, 42.0])
-def test_the_ratio_gives_the_tanh(query):
-    keys = jnp.linspace(-42.0, 42.0, 2001)[None, :, None]
-    ratio = decoder_loop._ratio(jnp.full((1, 1), query), decoder_loop._power(keys))
-    expected = np.tanh(query + np.asarray(keys, np.float64))
-    np.testing.assert_allclose(1 - 2 * ratio, expected, rtol=0, atol=3e-6)
+@pytest.mark.parametrize("size", [0.1, 1.0, 40.0, 200.0])
+def test_a_query_and_a_key_may_cancel_at_any_size(size):
+    """tanh(200 - 199) is far from one, though tanh(200) and tanh(-199) are not."""
+    keys = jnp.linspace(-size, size, 21).reshape(1, 7, 3)
+    query, v_a = size * jnp.asarray([[1.0, -1.0, 0.5]]), jnp.ones(3)
+    energies = decoder_loop._tanh_energies(query, keys, v_a, jnp.zeros(keys.shape))
+    wide = np.asarray(query, np.float64)[:, None, :] + np.asarray(keys, np.float64)
+    np.testing.assert_allclose(energies, np.tanh(wide).sum(-1), atol=1e-4)
+
+
+@pytest.mark.parametrize("score", ["additive", "concat"])
+def test_large_keys_and_queries_give_the_same_logits_in_training_and_in_decoding(score):
+    config = build(options({"attention.score": score}))
+    model = Seq2Seq(config, SOURCE_SIZE, TARGET_SIZE)
+    params = scaled_params(model, 1.0)
+    scorer = params["decoder"]["attention_cell"]["attention"]["score"]
+    for name in {"W_a", "U_a"} & set(scorer):
+        signs = jnp.where(jnp.arange(scorer[name].size) % 3 == 1, -1.0, 1.0)
+        scorer[name] = 1000.0 * signs.reshape(scorer[name].shape)
+    variables: Any = {"params": params}
+    trained, _ = model.apply(variables, SOURCE, TARGET)
+    memory: Any = model.apply(variables, SOURCE, method="encode")
+    assert np.abs(memory.keys).max() > 200
+    state: Any = model.apply(variables, memory, method="initial_state")
+    previous = np.full(ROWS, BOS)
+    for i in range(STEPS):
+        step: Any = model.apply(variables, state, previous, memory, method="decode_step")
+        state, logits, _ = step
+        np.testing.assert_allclose(trained[:, i], logits, rtol=1e-3, atol=1e-3)
+        previous = TARGET[:, i]
 
 
 def test_replicas_have_each_their_own_gradient():

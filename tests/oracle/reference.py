@@ -220,7 +220,11 @@ def decoder_step(
     scorer = cells.get("attention", {})  # dot, uniform and fixed have no parameters
     y = params["target_embedding"][token]
     hidden, memory = list(state.hidden), list(state.memory)
-    previous_top = state.hidden[-1]
+    # The residual stands between the layers: what reads a state reads the top layer's output.
+    previous_top = state.hidden[0]
+    for layer in range(1, config.decoder.layers):
+        below = previous_top if config.residual else 0.0
+        previous_top = state.hidden[layer] + below
 
     def advance(name: str, layer: int, x, context=None) -> None:
         hidden[layer], memory[layer] = cell_step(
