@@ -1,9 +1,13 @@
 """What a new score needs, each place by its name, so that none is forgotten."""
 
+import inspect
 import re
 from pathlib import Path
 
 import combinations
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 import reference
@@ -11,7 +15,9 @@ from reference_parameters import attention_shapes, random_parameters
 
 import bahdanau_jax
 from bahdanau_jax.config import ModelConfig
+from bahdanau_jax.model import attention
 from bahdanau_jax.model.attention import Score, score_class, score_cost
+from bahdanau_jax.model.initialization import initialization
 from bahdanau_jax.modes.origins import ORIGINS
 from bahdanau_jax.validation import CHOICES, SCORES
 
@@ -29,10 +35,32 @@ def test_it_has_a_class(score: str) -> None:
         assert issubclass(score_class(score), Score)
 
 
+def test_every_class_of_a_score_has_a_row_in_the_table() -> None:
+    classes = {x for x in vars(attention).values() if inspect.isclass(x) and issubclass(x, Score)}
+    shared = {base for each in classes for base in each.__bases__}
+    named = {score_class(score) for score in SCORES if score != "fixed"}
+    assert classes - shared - named == set(), "add a row to SCORES in validation.py"
+
+
+@every
+def test_it_has_an_equation(score: str) -> None:
+    if score == "fixed":
+        return
+    config = model(score)
+    H, C = config.decoder.units, config.annotation_units
+    module = score_class(score)(config.attention, H, C, initialization("glorot"))
+    query, annotations = jnp.zeros((2, H)), jnp.zeros((2, 3, C))
+
+    def energies(module: Score) -> jax.Array:
+        return module(query, module.keys(annotations))
+
+    shape, _ = jax.eval_shape(nn.init_with_output(energies, module), jax.random.key(0))
+    assert shape.shape == (2, 3)
+
+
 @every
 def test_it_has_its_work(score: str) -> None:
-    cost = score_cost(model(score))
-    assert (cost.energy > 0) == (score not in ("uniform", "fixed"))
+    assert (sum(score_cost(model(score))) > 0) == (score not in ("uniform", "fixed"))
 
 
 @every
