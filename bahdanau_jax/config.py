@@ -2,8 +2,9 @@
 
 Fields are overridden on the command line by their path, `--config.model.attention.score=dot`
 (`fields.py`). The comment behind a field, or on the line below it, says its unit and what is
-allowed, also to `--help`; `validation.py` holds the rules between fields. Nothing here has a
-default that another file repeats.
+allowed, also to `--help`, which adds the names in `validation.CHOICES` that the comment leaves out.
+`validation.py` holds the rules between fields. Nothing here has a default that another file
+repeats.
 """
 
 import dataclasses
@@ -55,15 +56,17 @@ class DecoderConfig:
 
 @dataclasses.dataclass
 class AttentionConfig:
-    """The alignment model: which score, at which moment, over which positions."""
+    """The alignment model: which score, at which moment, over which positions.
 
-    score: str = "additive"
-    # additive | dot | general | concat | concat_identity | projected | uniform | fixed
-    units: int = 128  # hidden size of the alignment model (additive, concat, projected)
-    scale: str = "none"  # none | sqrt (of the product's length) | learned (dot, general, projected)
-    bias: bool = False  # additive, concat: + b inside the tanh
-    normalize: bool = False  # additive, concat: g v / |v| in place of v_a
-    coverage: bool = False  # additive: the sum of past weights enters the tanh
+    `validation.SCORES` has the scores, and which of the other fields each reads.
+    """
+
+    score: str = "additive"  # how the query is compared with each annotation
+    units: int = 128  # A, hidden size of the alignment model
+    scale: str = "none"  # of products: none | sqrt (of the product's length) | learned
+    bias: bool = False  # + b inside the score's tanh
+    normalize: bool = False  # g v / |v| in place of v_a
+    coverage: bool = False  # the sum of past weights enters the score's tanh
     window: str = "global"  # global | local_m | local_p
     half_width: int = 10  # positions on each side of a local window's centre
     renormalize: bool = True  # local_p: weights sum to one after the Gaussian; Luong's don't
@@ -133,8 +136,8 @@ class TrainConfig:
     max_skipped: int = 10  # steps in a row without a finite gradient before the run gives up
     log_every: int = 50  # steps between two lines of training figures in metrics.jsonl
     patience: int = 0  # evaluations without a better train.metric before stopping; 0: never
-    metric: str = "nll_per_token"  # of the development split; chooses the best checkpoint
-    # nll_per_token | exact_match | per, wer (error_rate) | bleu, chrf, ter (bleu)
+    metric: str = "nll_per_token"  # of the development split; chooses the best checkpoint:
+    # nll_per_token, or a metric of outputs that evaluation.metrics has computed
 
 
 @dataclasses.dataclass

@@ -6,22 +6,45 @@ the others: an experiment file may leave them at any value, but whoever gives on
 
 import dataclasses
 from collections.abc import Iterable
-from typing import Any, get_type_hints
+from typing import Any, NamedTuple, get_type_hints
 
 from bahdanau_jax.config import Config, DecodeConfig, ModelConfig
 from bahdanau_jax.errors import InputError
 from bahdanau_jax.fields import text_of, unknown_field, value_of
 
-# Every score, with the options of `model.attention` that it reads.
+
+class Score(NamedTuple):
+    """All that is said of a score outside `model/attention.py`, which computes it."""
+
+    options: tuple[str, ...]  # of `model.attention`: those that it reads
+    origin: str  # where it stands, for `explain`
+
+
 SCORES = {
-    "additive": ("units", "bias", "normalize", "coverage", "window"),
-    "dot": ("scale", "window"),
-    "general": ("scale", "window"),
-    "concat": ("units", "bias", "normalize", "window"),
-    "concat_identity": ("window",),
-    "projected": ("units", "scale", "window"),
-    "uniform": (),
-    "fixed": (),
+    "additive": Score(
+        ("units", "bias", "normalize", "coverage", "window"),
+        "Bahdanau et al. 2014, A.1.2: v_aᵀ tanh(W_a s_{i-1} + U_a h_j)",
+    ),
+    "dot": Score(("scale", "window"), "Luong et al. 2015, Equation 8: sᵀ h"),
+    "general": Score(("scale", "window"), "Luong et al. 2015, Equation 8: sᵀ W_a h"),
+    "concat": Score(
+        ("units", "bias", "normalize", "window"),
+        "Luong et al. 2015, Equation 8: v_aᵀ tanh(W_a [s ; h])",
+    ),
+    "concat_identity": Score(
+        ("window",), "Luong's code: concat with its part on h fixed to the identity"
+    ),
+    "projected": Score(("units", "scale", "window"), "Britz et al. 2017: (W_a s)ᵀ (U_a h)"),
+    "uniform": Score((), "this project: a control, the mean of the annotations"),
+    "fixed": Score(
+        (), "Bahdanau et al. 2014, 2.1 and 4.2 (RNNencdec): one vector for the sentence"
+    ),
+}
+
+# By `evaluation.metrics`: the metrics, beside nll_per_token, that may choose the best checkpoint.
+METRICS = {
+    "error_rate": ("per", "wer", "exact_match"),
+    "bleu": ("bleu", "chrf", "ter", "exact_match"),
 }
 
 CHOICES = {
@@ -40,9 +63,9 @@ CHOICES = {
     "train.precision": ("float32", "bfloat16_storage", "bfloat16"),
     "train.optimizer": ("adam", "adadelta", "sgd"),
     "train.schedule": ("constant", "linear", "cosine", "inverse_sqrt"),
-    "train.metric": ("nll_per_token", "per", "wer", "bleu", "chrf", "ter", "exact_match"),
+    "train.metric": ("nll_per_token", *dict.fromkeys(sum(METRICS.values(), ()))),
     "decode.length_penalty": ("none", "average", "gnmt"),
-    "evaluation.metrics": ("bleu", "error_rate"),
+    "evaluation.metrics": tuple(METRICS),
 }
 
 # Smallest value, and the value that is too large (None: no limit).
@@ -89,9 +112,6 @@ RANGES = {
     "evaluation.samples": (0, None),
     "seed": (0, 2**32),
 }
-
-ERROR_RATES = ("per", "wer", "exact_match")
-TEXT_SCORES = ("bleu", "chrf", "ter", "exact_match")
 
 
 def validate(config: Config) -> None:
@@ -182,7 +202,7 @@ def ineffective(config: Config) -> dict[str, str]:
     }
     rules |= {
         f"model.attention.{option}": (
-            option in SCORES[attention.score],
+            option in SCORES[attention.score].options,
             f"{score} doesn't read it; {', '.join(readers)} do",
         )
         for option, readers in _readers().items()
@@ -192,8 +212,8 @@ def ineffective(config: Config) -> dict[str, str]:
 
 def _readers() -> dict[str, list[str]]:
     """Returns the scores that read an option of `model.attention`, by the option's name."""
-    options = dict.fromkeys(option for options in SCORES.values() for option in options)
-    return {o: [score for score, read in SCORES.items() if o in read] for o in options}
+    options = dict.fromkeys(option for score in SCORES.values() for option in score.options)
+    return {o: [name for name, score in SCORES.items() if o in score.options] for o in options}
 
 
 def refuse_ineffective(config: Config, given: Iterable[str]) -> None:
@@ -243,7 +263,7 @@ def _check_model(model: ModelConfig) -> None:
         f"model.decoder.units is {model.decoder.units} and the annotations have {width}; set "
         f"model.decoder.units={width}, or use general or projected, which join unequal sizes",
     )
-    options = SCORES[attention.score]
+    options = SCORES[attention.score].options
     _refuse(
         attention.scale != "none" and "scale" not in options,
         f"model.attention.scale={attention.scale} applies to products; with "
@@ -349,7 +369,7 @@ def _check_training(config: Config) -> None:
         f"train.warmup_steps={train.warmup_steps} leaves none of train.steps={train.steps} at "
         "the full learning rate; lower it",
     )
-    possible = ERROR_RATES if config.evaluation.metrics == "error_rate" else TEXT_SCORES
+    possible = METRICS[config.evaluation.metrics]
     _refuse(
         train.metric not in ("nll_per_token", *possible),
         f"train.metric={train.metric} isn't computed with "

@@ -1,12 +1,18 @@
 """English to German on Multi30k's image captions: RNNsearch of a size for two cores.
 
     python launch.py --config=experiments/multi30k.py
-    python launch.py --config=experiments/multi30k.py --config.data.source=text:DIR
 
-The first command reads ../shared/data/multi30k, as seen from the directory in which it is given.
-The second reads the directory DIR. Either holds `train.en`, `train.de`, `val.en`, `val.de`,
-`test_2016_flickr.en` and `test_2016_flickr.de`: raw text, from task 1 of
-https://github.com/multi30k/dataset.
+The data are raw text of task 1 of https://github.com/multi30k/dataset, for research and education
+that isn't commercial. In bash these commands put them into data/multi30k, where the command above
+looks for them if it is given in the same directory:
+
+    git clone https://github.com/multi30k/dataset
+    git -C dataset checkout a3d2e0d26b56f3846f66a952536ffed4e401d05a
+    mkdir -p data/multi30k
+    cp dataset/data/task1/raw/{train,val,test_2016_flickr}.{en,de}.gz data/multi30k
+    gunzip data/multi30k/*.gz
+
+For another directory add --config.data.source=text:DIR.
 
 Hardware: 2 CPU cores.
 Time: 1 hour of processor time over both cores; not yet timed on an idle machine.
@@ -24,7 +30,7 @@ from bahdanau_jax.config import Config
 def get_config() -> Config:
     config = Config()
     data, model, train = config.data, config.model, config.train
-    data.source = "text:../shared/data/multi30k"
+    data.source = "text:data/multi30k"
     data.source_language = "en"
     data.target_language = "de"
     data.max_length = 50

@@ -2,8 +2,10 @@
 
     python launch.py --config=experiments/pronalsyl.py
 
-It reads ../shared/data/cmudict-pronalsyl, as seen from the directory in which the command is given;
-for another place, --config.data.source=tsv:DIR.
+The commands of docs/data.md, "The PRONALSYL-2007 split", get the data from
+https://github.com/AdolfVonKleist/Phonetisaurus and put them into data/cmudict-pronalsyl. The
+command above looks for them there, as seen from the directory in which it is given; for another
+directory add --config.data.source=tsv:DIR.
 
 Hardware: 2 CPU cores.
 Time: 14.6 minutes beside other work; not yet measured on an idle machine.
@@ -18,6 +20,6 @@ from experiments import cmudict
 
 def get_config() -> Config:
     config = cmudict.get_config()
-    config.data.source = "tsv:../shared/data/cmudict-pronalsyl"
+    config.data.source = "tsv:data/cmudict-pronalsyl"
     config.data.source_language = config.data.target_language = ""
     return config

@@ -2,8 +2,7 @@
 
     python launch.py --config=experiments/toshniwal_g2p.py
 
-It reads ../shared/data/cmudict-pronalsyl, as seen from the directory in which the command is given;
-for another place, --config.data.source=tsv:DIR.
+The data lie as for pronalsyl.py, whose header says how to get them.
 
 Hardware: one GPU.
 Time: not yet measured.

@@ -2,6 +2,8 @@
 
 import re
 import shlex
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -194,6 +196,15 @@ def test_the_documents_have_commands_to_check():
     lines = [words for path in DOCUMENTS for words in all_commands(path.read_text())]
     assert sum(map(is_launch, lines)) > 30
     assert sum(words[:2] == ["pip", "install"] for words in lines) > 3
+
+
+@pytest.mark.slow
+def test_the_two_ways_through_the_code_cross_as_many_files_as_the_page_says():
+    command = [sys.executable, "tests/support/files_crossed.py"]
+    printed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    counted = re.findall(r"^\w+: (\d+) files", printed, re.M)
+    page = (ROOT / "docs" / "architecture.md").read_text()
+    assert counted == re.findall(r"The way crosses (\d+) files", page)
 
 
 def test_the_rules_for_commands_see_what_is_wrong(launch_flags):

@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 
 from bahdanau_jax.config import Config
+from bahdanau_jax.data.corpus import Corpus
+from bahdanau_jax.errors import InputError
 from bahdanau_jax.fields import from_json, to_json
 from bahdanau_jax.validation import validate
 
@@ -70,9 +72,40 @@ def test_each_is_short_and_imports_nothing_but_configurations(path):
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_local_data_is_named_from_where_the_command_is_given(path):
-    source = importlib.import_module(f"experiments.{path.stem}").get_config().data.source
-    assert not re.match(r"(text|tsv):/", source)
+def test_local_data_are_in_a_folder_that_a_header_says_how_to_fill(path):
+    kind, _, place = (
+        importlib.import_module(f"experiments.{path.stem}").get_config().data.source.partition(":")
+    )
+    if kind in ("text", "tsv"):
+        headers = [header(file.read_text(encoding="utf-8"))[0] for file in FILES]
+        assert any(place in text and "https://github.com/" in text for text in headers)
+        assert re.fullmatch(r"data/[\w-]+", place)  # below the folder where the command is given
+
+
+def test_data_that_are_not_there_end_in_one_line_that_points_to_the_header(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    config = importlib.import_module("experiments.multi30k").get_config()
+    with pytest.raises(InputError, match="data/multi30k is no directory; the header of an exper"):
+        Corpus(config.data)
+
+
+def test_the_program_for_pronalsyl_divides_words_by_their_hash(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (program,) = re.findall(
+        r"^```python\n(.*?)^```", (ROOT / "docs" / "data.md").read_text("utf-8"), re.M | re.S
+    )
+    folder = Path("Phonetisaurus/test/g014b2b")
+    folder.mkdir(parents=True)
+    (folder / "g014b2b.train").write_text("A\tAH\nB\tB IY \n\nA\tEY\nC\tS IY\n")
+    (folder / "g014b2b.ref").write_text("D\tD IY\n")
+    assert "[:2670]" in program
+    exec(program.replace("[:2670]", "[:1]"), {})
+    made = {path.name: path.read_text() for path in Path("data/cmudict-pronalsyl").iterdir()}
+    assert made == {
+        "train.tsv": "B\tB IY\nC\tS IY\n",
+        "dev.tsv": "A\tAH\tEY\n",
+        "test.tsv": "D\tD IY\n",
+    }
 
 
 GOOD = '''"""A title.

@@ -135,11 +135,11 @@ class Batcher:
         """
         _, number = self._locate(k)
         shape = self._shape[number]
-        rows = int(self._filled[shape])
-        part, mine = _part(self.indices(k), rows, self._process_index, self._process_count)
+        rows = int(self._filled[shape]) // self._process_count
+        pairs = self.indices(k)[rows * self._process_index : rows * (self._process_index + 1)]
         source, target = map(int, self._sizes[shape])
         return Batch(
-            self._store.sources(mine, part, source), self._store.targets(mine, part, target)
+            self._store.sources(pairs, rows, source), self._store.targets(pairs, rows, target)
         )
 
     def _locate(self, k: int) -> tuple[np.ndarray, int]:
@@ -163,12 +163,7 @@ class Batcher:
 
 
 def evaluation_batches(
-    store: TokenStore,
-    batch_size: int,
-    *,
-    multiple: int = 1,
-    process_index: int = 0,
-    process_count: int = 1,
+    store: TokenStore, batch_size: int, *, multiple: int = 1
 ) -> Iterator[tuple[np.ndarray, Batch]]:
     """Reads every pair once, however long, for the likelihood of given targets.
 
@@ -178,48 +173,28 @@ def evaluation_batches(
 
     Args:
       store: the pairs.
-      batch_size: rows of a batch, over all processes; fewer where the store has fewer pairs.
+      batch_size: rows of a batch; fewer where the store has fewer pairs.
       multiple: batches are filled up to rows that this divides (the number of devices).
-      process_index: which part of each batch this process reads.
-      process_count: parts of a batch.
 
     Yields:
       The numbers of the pairs in the batch's first n rows, int64[n], and the batch; the other
-      rows are filler. Both are this process's part, B / process_count rows.
+      rows are filler.
     """
     lengths = (store.source_lengths, store.target_lengths)
-    groups = _by_length(lengths, batch_size, math.lcm(multiple, process_count))
-    for rows, pairs, (source, target) in groups:
-        part, mine = _part(pairs, rows, process_index, process_count)
-        yield mine, Batch(store.sources(mine, part, source), store.targets(mine, part, target))
+    for rows, pairs, (source, target) in _by_length(lengths, batch_size, multiple):
+        yield pairs, Batch(store.sources(pairs, rows, source), store.targets(pairs, rows, target))
 
 
 def decoding_batches(
-    store: TokenStore,
-    batch_size: int,
-    *,
-    multiple: int = 1,
-    process_index: int = 0,
-    process_count: int = 1,
+    store: TokenStore, batch_size: int, *, multiple: int = 1
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Reads every source sentence once, as `evaluation_batches`; targets play no part.
 
-    Args:
-      store: the sentences.
-      batch_size: rows of a batch, over all processes; fewer where the store has fewer pairs.
-      multiple: batches are filled up to rows that this divides (the number of devices).
-      process_index: which part of each batch this process reads.
-      process_count: parts of a batch.
-
     Yields:
-      The numbers of the pairs in the first n rows, int64[n], and the sources, int32[B, S]. Both
-      are this process's part, B / process_count rows.
+      The numbers of the pairs in the first n rows, int64[n], and the sources, int32[B, S].
     """
-    lengths = (store.source_lengths,)
-    groups = _by_length(lengths, batch_size, math.lcm(multiple, process_count))
-    for rows, pairs, (source,) in groups:
-        part, mine = _part(pairs, rows, process_index, process_count)
-        yield mine, store.sources(mine, part, source)
+    for rows, pairs, (source,) in _by_length((store.source_lengths,), batch_size, multiple):
+        yield pairs, store.sources(pairs, rows, source)
 
 
 def _by_length(
@@ -254,14 +229,6 @@ def _rows_of_length(rows: int, longest: int) -> int:
 def _rounded(lengths: np.ndarray) -> np.ndarray:
     table = np.array([round_up(length) for length in range(lengths.max(initial=0) + 1)])
     return table[lengths]
-
-
-def _part(
-    pairs: np.ndarray, rows: int, process_index: int, process_count: int
-) -> tuple[int, np.ndarray]:
-    """Returns the rows of a process's part, and the pairs in them."""
-    part = rows // process_count
-    return part, pairs[part * process_index : part * (process_index + 1)]
 
 
 def _rows(sizes: np.ndarray, batch_size: int, batch_tokens: int) -> np.ndarray:

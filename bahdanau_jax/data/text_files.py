@@ -88,7 +88,10 @@ class TsvSource:
 def _directory(name: str) -> pathlib.Path:
     path = pathlib.Path(name).expanduser()
     if not path.is_dir():
-        raise InputError(f"data.source: {name} is no directory")
+        raise InputError(
+            f"data.source: {name} is no directory; the header of an experiment's file says how to "
+            "get its data, and --config.data.source=KIND:DIR names another place"
+        )
     return path
 
 

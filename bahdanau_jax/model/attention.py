@@ -3,9 +3,9 @@
 Bahdanau et al. 2014, section 3.1 and appendix A.1.2; Luong et al. 2015, section 3. The equations
 are in `equations.py`. A score's `keys` depend on the annotations alone: once a sentence.
 
-To add a score: here a subclass of `Score`, its name in `score_class` and its work in `score_cost`;
-its name and options in `validation.SCORES`; where it comes from in `modes/origins.py`; and its
-energy in the tests' oracle. `tests/model/test_every_score.py` names what is missing.
+To add a score: its equation in `equations.py`; here a subclass of `Score`, its name in
+`score_class` and its work in `score_cost`; its row in `validation.SCORES`; and its energy in the
+tests' oracle. `tests/model/test_every_score.py` names what is missing.
 """
 
 from typing import NamedTuple

@@ -159,9 +159,7 @@ class LSTM(RecurrentCell):
         return equations.lstm(memory, gates)
 
 
-def make_cell(
-    config: ModelConfig, units: int, inputs: int, *, context: int = 0, name: str | None = None
-) -> RecurrentCell:
+def make_cell(config: ModelConfig, units: int, inputs: int, *, context: int = 0) -> RecurrentCell:
     """Returns the cell that `config` names.
 
     Args:
@@ -169,7 +167,6 @@ def make_cell(
       units: H.
       inputs: size of the input.
       context: size of the second input, inside the loop; 0 for none.
-      name: the parameters' place in the tree; None where an attribute gives it.
     """
     if config.cell == "lstm":
         kind = LSTM
@@ -181,5 +178,4 @@ def make_cell(
         context=context,
         layer_norm=config.layer_norm,
         initialize=initialization(config.initialization),
-        name=name,
     )

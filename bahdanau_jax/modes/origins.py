@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 from bahdanau_jax.config import Config
 from bahdanau_jax.fields import value_of
-from bahdanau_jax.validation import ineffective
+from bahdanau_jax.validation import SCORES, ineffective
 
 PAPER = "Bahdanau et al. 2014"
 LUONG = "Luong et al. 2015"
@@ -47,16 +47,7 @@ ORIGINS: dict[str, dict[Any, str]] = {
     },
     "model.decoder.units": {1000: f"{PAPER}, A.2.3: n; {LUONG}, 4.1"},
     "model.decoder.layers": {1: f"{PAPER}, 3.1", 4: f"{LUONG}, 4.1"},
-    "model.attention.score": {
-        "additive": f"{PAPER}, A.1.2: v_aᵀ tanh(W_a s_{{i-1}} + U_a h_j)",
-        "dot": f"{LUONG}, Equation 8: sᵀ h",
-        "general": f"{LUONG}, Equation 8: sᵀ W_a h",
-        "concat": f"{LUONG}, Equation 8: v_aᵀ tanh(W_a [s ; h])",
-        "concat_identity": "Luong's code: concat with its part on h fixed to the identity",
-        "projected": "Britz et al. 2017: (W_a s)ᵀ (U_a h)",
-        "uniform": f"{OURS}: a control, the mean of the annotations",
-        "fixed": f"{PAPER}, 2.1 and 4.2 (RNNencdec): one vector for the sentence",
-    },
+    "model.attention.score": {name: score.origin for name, score in SCORES.items()},
     "model.attention.units": {1000: f"{PAPER}, A.2.3: n'"},
     "model.attention.scale": {
         "none": f"{LUONG}, Equation 8",

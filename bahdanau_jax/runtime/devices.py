@@ -36,12 +36,6 @@ def abstract(tree: Any, *, across_processes: bool = False) -> Any:
     return jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=placement), tree)
 
 
-def batch_shape(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Returns the shape that `shard` gives a global array: `[B, …]` becomes `[D, B / D, …]`."""
-    devices = jax.device_count()
-    return (devices, shape[0] // devices, *shape[1:])
-
-
 def shard(tree: Any, *, across_processes: bool = False) -> Any:
     """Splits the rows of a batch over the devices.
 

@@ -10,6 +10,7 @@ import os
 import re
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, NoReturn
 
 import jax
@@ -161,8 +162,9 @@ def leave_together() -> None:
 
 
 def _leave(words: str) -> NoReturn:
+    program = "launch.py" if Path(sys.argv[0]).name == "launch.py" else "bahdanau_jax"
     print(
-        f"launch.py: process {jax.process_index()} has lost another process of the run ({words}); "
+        f"{program}: process {jax.process_index()} has lost another process of the run ({words}); "
         "start all of them again: the run goes on from its last checkpoint",
         file=sys.stderr,
         flush=True,

@@ -122,9 +122,10 @@ def tune(
       InputError: Optuna isn't installed, or the journal is of other fields.
     """
     workdir.make(directory)
-    study = _study(directory, tuning)
+    storage = _storage(directory)
+    study = _study(storage, tuning)
     _check_space(study, tuning.space)
-    while (asked := _ask(study, directory, tuning)) is not None:
+    while (asked := _ask(study, storage, directory, tuning)) is not None:
         trial, lock = asked
         with lock:
             _run(study, trial, directory, tuning, command, say)
@@ -137,14 +138,19 @@ def tune(
     return sorted(finished, key=lambda t: (t.state != "complete", sign * t.value, t.name))
 
 
-def _study(directory: Path, tuning: Tuning) -> Any:
+def _storage(directory: Path) -> Any:
     try:
         import optuna
         from optuna.storages.journal import JournalFileBackend
     except ImportError:
         raise InputError('--tune needs Optuna; pip install "bahdanau_jax[tune]"') from None
     optuna.logging.set_verbosity(optuna.logging.ERROR)
-    storage = optuna.storages.JournalStorage(JournalFileBackend(str(directory / JOURNAL)))
+    return optuna.storages.JournalStorage(JournalFileBackend(str(directory / JOURNAL)))
+
+
+def _study(storage: Any, tuning: Tuning) -> Any:
+    import optuna
+
     return optuna.create_study(
         study_name=STUDY,
         storage=storage,
@@ -164,7 +170,7 @@ def _check_space(study: Any, space: Space) -> None:
 
 
 def _ask(
-    study: Any, directory: Path, tuning: Tuning
+    study: Any, storage: Any, directory: Path, tuning: Tuning
 ) -> tuple[Any, contextlib.AbstractContextManager] | None:
     """Returns a trial to run and its lock: one that was left behind, or a new one."""
     import optuna
@@ -178,7 +184,9 @@ def _ask(
                     stack.enter_context(workdir.lock(directory / LOCKS / str(frozen.number)))
                 except InputError:
                     continue  # somebody works on it
-                return optuna.trial.Trial(study, frozen._trial_id), stack
+                study_id = storage.get_study_id_from_name(STUDY)
+                trial_id = storage.get_trial_id_from_study_id_trial_number(study_id, frozen.number)
+                return optuna.trial.Trial(study, trial_id), stack
         if len(known) >= tuning.trials:
             return None
         trial = study.ask()

@@ -124,7 +124,7 @@ def test_the_help_and_the_tables_name_every_flag_and_every_field():
         assert f"| `{path}` |" in field_table
         assert all(name in help.describe(path) for name in CHOICES.get(path, ()))
     assert comments["data.pool"].startswith("batches sorted by length together")
-    assert comments["model.attention.score"].startswith("additive | dot")  # on the line below
+    assert comments["train.precision"].startswith("float32 | bfloat16")  # on the line below
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import sentencepiece
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bahdanau_jax.data.batching import Batch, Batcher, decoding_batches, evaluation_batches
+from bahdanau_jax.data.batching import Batcher, decoding_batches, evaluation_batches
 from bahdanau_jax.data.shapes import round_up
 from bahdanau_jax.data.token_store import TokenStore
 from bahdanau_jax.errors import InputError
@@ -279,25 +279,6 @@ def test_decoding_reads_every_source_once_and_the_longest_first(store, batch_siz
         assert_rows(source, store.source_lengths, pairs)
     widths = [source.shape[1] for _, source in batches]
     assert widths == sorted(widths, reverse=True)
-
-
-@quick
-@given(stores, st.integers(1, 9), st.integers(1, 4))
-def test_evaluation_in_parts_is_evaluation_of_the_whole(store, batch_size, processes):
-    def read(reader, index, count):
-        options = {"multiple": processes, "process_index": index, "process_count": count}
-        return [
-            (pairs, batch if isinstance(batch, Batch) else (batch,))
-            for pairs, batch in reader(store, batch_size, **options)
-        ]
-
-    for reader in (evaluation_batches, decoding_batches):
-        parts = [read(reader, index, processes) for index in range(processes)]
-        for (pairs, batch), *pieces in zip(read(reader, 0, 1), *parts, strict=True):
-            assert np.array_equal(np.concatenate([piece[0] for piece in pieces]), pairs)
-            for side, expected in enumerate(batch):
-                whole = np.concatenate([piece[1][side] for piece in pieces])
-                assert np.array_equal(whole, expected)
 
 
 def test_few_sentences_take_few_rows():

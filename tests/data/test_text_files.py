@@ -2,33 +2,12 @@ import os
 import threading
 
 import pytest
+from parallel_text import text, tsv
 
 from bahdanau_jax.config import DataConfig
 from bahdanau_jax.data.corpus import Corpus, Example
 from bahdanau_jax.errors import InputError
 from bahdanau_jax.lines import read_pairs
-
-
-@pytest.fixture
-def folder(tmp_path):
-    """Returns a function that writes files and a function that opens them as a corpus."""
-
-    def write(files):
-        for name, content in files.items():
-            data = content if isinstance(content, bytes) else content.encode()
-            (tmp_path / name).write_bytes(data)
-        return tmp_path
-
-    return write
-
-
-def text(directory, source_language="de", target_language="en", lowercase=False):
-    source = f"text:{directory}"
-    return Corpus(DataConfig(source, source_language, target_language, lowercase=lowercase))
-
-
-def tsv(directory, lowercase=False):
-    return Corpus(DataConfig(f"tsv:{directory}", lowercase=lowercase))
 
 
 def feed(path, content):

@@ -11,6 +11,7 @@ import tiny
 from launching import Launched, launch
 from same_run import saved_state, steps_saved
 
+from bahdanau_jax.runtime import processes
 from bahdanau_jax.workdir import directory as workdir
 from bahdanau_jax.workdir.manifest import read_starts
 from bahdanau_jax.workdir.metrics_log import read_metrics
@@ -102,3 +103,24 @@ def test_a_mistake_is_said_by_both_and_leaves_nobody_waiting(scratch):
         assert ended.status == 2, ended.err
         assert ended.lines[-1].startswith("launch.py: process 0: ")
         assert "nowhere" in ended.lines[-1]
+
+
+@pytest.mark.parametrize(
+    ("started", "name"),
+    [
+        ("/somewhere/launch.py", "launch.py"),
+        ("/usr/bin/bahdanau_jax", "bahdanau_jax"),
+        ("/site-packages/bahdanau_jax/__main__.py", "bahdanau_jax"),
+    ],
+)
+def test_a_process_that_is_left_alone_says_so_under_the_name_it_was_started_by(
+    started, name, monkeypatch, capsys
+):
+    left = []
+    monkeypatch.setattr("sys.argv", [started, "--distributed"])
+    monkeypatch.setattr(processes, "count", lambda: 2)
+    monkeypatch.setattr("os._exit", left.append)
+    with processes.until_one_dies():
+        raise RuntimeError("UNAVAILABLE: connection\nreset")
+    assert left == [1]
+    assert capsys.readouterr().err.startswith(f"{name}: process 0 has lost another process")
