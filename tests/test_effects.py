@@ -19,7 +19,7 @@ from bahdanau_jax.validation import CHOICES, ineffective, validate
 
 # Values to try, where those of `values` can't work or would take long: {} is the folder of texts.
 VALUES: dict[str, tuple] = {
-    "data.source": ("tsv:{}", "text:{}", "tfds:reverse"),
+    "data.source": ("tsv:{}", "text:{}", "tfds:copy_insert"),
     "data.source_language": ("source", "target", "third"),
     "data.target_language": ("source", "target", "third"),
     "data.directory": ("{}/few", "{}/more"),
@@ -75,7 +75,7 @@ def folder(tmp_path_factory):
             sizes = {"train": count, "validation": 5}
             patch.setattr(Synthetic, "SIZES", sizes)
             config = base(made)
-            config.data.source, config.data.directory = "tfds:reverse", f"{made}/{name}"
+            config.data.source, config.data.directory = "tfds:copy_insert", f"{made}/{name}"
             assert len(reading(config)) == 4
     return made
 
@@ -202,6 +202,7 @@ def contradictions(seen: list[Seen], folder) -> list[str]:
     ]
 
 
+@pytest.mark.slow
 def test_every_field_has_an_effect_or_is_known_to_have_none(folder):
     seen = looked_at(0, folder)
     assert contradictions(seen, folder) == []
