@@ -187,6 +187,16 @@ def ineffective(config: Config) -> dict[str, str]:
             train.batch_tokens == 0,
             f"train.batch_tokens={train.batch_tokens} decides; add --config.train.batch_tokens=0",
         ),
+        "train.dropout.annotations": (
+            attention.score != "fixed" or model.initial_state == "mean",
+            f"{score} hands on the encoder's last states, and nothing reads the annotations; use "
+            "another score",
+        ),
+        "train.patience": (
+            train.epochs > 0 or train.eval_every < train.steps,
+            f"with train.eval_every={train.eval_every} and train.steps={train.steps} there is one "
+            "evaluation, after the last step; lower train.eval_every",
+        ),
         "decode.beam_size": (
             decode.temperature == 0,
             f"decode.temperature={decode.temperature} samples, without a beam; set it to 0",

@@ -106,7 +106,7 @@ def _decode_fields(line: CommandLine) -> dict[str, Value]:
             if flag.field in given:
                 raise InputError(f"--{flag.name} and --config.{flag.field} are the same; give one")
             given[flag.field] = line.values[flag.name]
-    if given:
+    if given or line.values["replace_unk"]:
         _check_decoding(line, with_values(workdir.read_config(line.directory), given), given)
     return {path.removeprefix("decode."): value for path, value in given.items()}
 
@@ -114,6 +114,12 @@ def _decode_fields(line: CommandLine) -> dict[str, Value]:
 def _check_decoding(line: CommandLine, config: Config, given: Iterable[str]) -> None:
     validate(config)
     refuse_ineffective(config, given)
+    # A prefix may hold unknown words, which are never suppressed.
+    if line.values["replace_unk"] and config.decode.suppress_unk and not line.values["prefixes"]:
+        raise InputError(
+            "--replace_unk has no effect: decode.suppress_unk=true chooses no unknown word; leave "
+            "it out, or give --suppress_unk=false"
+        )
     single = config.decode.beam_size == 1 or config.decode.temperature > 0
     for path in given:
         if path in RANKING and single and line.values["nbest"] == 0:

@@ -99,6 +99,7 @@ FLAGS: tuple[Flag, ...] = (
         "deterministic",
         bool,
         "Slower programs on GPUs, whose results are the same at each run.",
+        tuple(mode for mode in ALL if mode != "compare"),
         default=False,
     ),
     Flag(

@@ -62,10 +62,11 @@ def _sweep(line: CommandLine, command: Sequence[str]) -> list[str] | None:
     cells, notes = _match(cells, flag["match"])
     for note in notes:
         say(note)
+    run = _executor(line)
     if flag["dry_run"]:
         sweep.print_commands(line.directory, cells, command, sys.stdout)
         return None
-    return sweep.sweep(line.directory, cells, command, _executor(line), say, notes)
+    return sweep.sweep(line.directory, cells, command, run, say, notes)
 
 
 def _train_replicas(line: CommandLine) -> list[str]:

@@ -123,6 +123,8 @@ def _claim(
     resumed, origin = saved_step(members), None
     if init_from is not None and resumed is None:
         origin = WarmStart(init_from, config)
+    elif init_from is not None:
+        tell(f"--init_from={init_from} is for a new run; this one goes on from step {resumed:,}")
     with processes.together():
         vocabulary = members[0].directory / "vocabulary"
         if origin and not (vocabulary / "vocabulary.json").exists():

@@ -203,6 +203,11 @@ def test_what_is_wrong_with_the_file_of_a_configuration_is_said(tmp_path, monkey
         (["--config.steps=400", "--config.epochs=2"], "add --config.train.epochs=0"),
         (["--config.length_penalty_alpha=1"], "decode.length_penalty=average has no alpha"),
         (["--config.half_width=3"], "use local_m or local_p"),
+        (["--config.score=fixed", "--config.annotations=0.1"], "nothing reads the annotations"),
+        (
+            ["--config=reverse", "--config.patience=2", "--config.eval_every=9999999"],
+            "there is one evaluation, after the last step; lower train.eval_every",
+        ),
         (["--config.decode.seed=3"], "raise it to sample"),
         (
             ["--config.model.readout=linear", "--config.readout_units=9"],
@@ -237,6 +242,7 @@ def test_an_experiment_file_and_a_recorded_configuration_may_leave_fields_at_any
         (["--mode=score", "--nbest=3"], "--nbest is for --mode=translate; leave it out"),
         (["--mode=compare", "--checkpoint=best"], "--checkpoint is for --mode=evaluate and"),
         (["--mode=compare", "--config.seed=1"], "leave out --config.seed"),
+        (["--mode=compare", "--deterministic"], "--deterministic is for --mode=train and"),
         (["--mode=score", "--split=dev", "--source=s", "--target=t"], "choose one"),
         (["--mode=explain", "--sweep=seed=0,1"], "--sweep is for --mode=train"),
         (["--mode=align", "--draw=0", "--pictures=p"], "--pictures and --draw=0 can't be given"),
@@ -274,6 +280,11 @@ def test_a_trained_run_refuses_what_its_search_would_not_read(tmp_path):
     }
     assert "samples, without a beam" in answer(translate, "--temperature=1", "--beam_size=2")
     assert answer("--mode=score", "--config.decode.batch_size=3") == {"batch_size": 3}
+    never = [translate, "--suppress_unk=true", "--replace_unk"]
+    assert "--replace_unk has no effect: decode.suppress_unk=true" in answer(*never)
+    assert answer(*never, "--prefixes=p") == {"suppress_unk": True}
+    assert answer(*never[:2]) == {"suppress_unk": True}
+    assert answer(translate, "--replace_unk") == {}
 
 
 def outcome(arguments):

@@ -68,6 +68,10 @@ def refused(finished):
             "the cell score=general,attention.units=8 can't be run: model.attention.units=8 has no",
         ),
         (["--sweep=seed=0", "--executor=slurm", "--slurm=x"], "--slurm=x must be NAME=VALUE"),
+        (
+            ["--sweep=seed=0", "--executor=slurm", "--slurm=x", "--dry_run"],
+            "--slurm=x must be NAME=VALUE",
+        ),
     ],
 )
 def test_a_mistake_is_said_in_one_line_before_any_cell_starts(flags, said, scratch):

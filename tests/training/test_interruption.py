@@ -300,8 +300,12 @@ def test_a_new_run_begins_with_the_best_parameters_of_another(trained, tmp_path)
     files = [path / "vocabulary" / "source.json" for path in (trained.directory, tmp_path / "run")]
     assert files[0].read_bytes() == files[1].read_bytes()
     # The same command again goes on with the run itself.
-    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+    err = io.StringIO()
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(err):
         train(config, tmp_path / "run", [], trained.directory)
+    step = config.train.steps
+    said = f"--init_from={trained.directory} is for a new run; this one goes on from step {step}"
+    assert err.getvalue().count(said) == 1
     assert [x["init_from"] for x in read_starts(tmp_path / "run")][1] is None
 
 
