@@ -107,6 +107,8 @@ def values(path: str, config: Config, folder) -> list[Any]:
     else:
         tried = {bool: [False, True], int: [0, 1, 2, 3, 4], float: [0.0, 0.25, 0.5, 1.5]}[kind]
     changed = [with_values(config, {path: value}) for value in tried if value != own]
+    if path == "data.lowercase" and config.data.source.startswith("tfds:"):
+        return []  # the synthetic data have no capital letters
     return [other for other in changed if not is_refused(other)]
 
 
@@ -211,9 +213,8 @@ def test_every_field_has_an_effect_or_is_known_to_have_none(folder):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [1, 2])
-def test_among_other_fields_too(seed, folder):
-    assert contradictions(looked_at(seed, folder), folder) == []
+def test_among_other_fields_too(folder):
+    assert contradictions(looked_at(1, folder), folder) == []
 
 
 def test_a_rule_that_is_missing_and_one_that_is_wrong_would_be_seen(folder, monkeypatch):

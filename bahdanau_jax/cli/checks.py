@@ -56,7 +56,9 @@ def check(line: CommandLine) -> Task:
 def check_seed(line: CommandLine, config: Config, given: Iterable[str]) -> None:
     """Raises InputError if a seed is given that nothing is drawn from."""
     dropout = config.train.dropout
-    drawn = not line.values["init_from"] or dropout.embedding or dropout.annotations
+    # A tuner's sampler begins from it too.
+    drawn = line.values["tune"] or not line.values["init_from"]
+    drawn = drawn or dropout.embedding or dropout.annotations
     if "seed" in given and not (drawn or dropout.readout):
         raise InputError(
             "seed has no effect: --init_from gives the first parameters, and train.dropout is 0; "
