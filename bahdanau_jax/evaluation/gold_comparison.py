@@ -14,7 +14,7 @@ from bahdanau_jax.evaluation.alignment_measures import (
 )
 from bahdanau_jax.evaluation.given_pairs import GivenPairs, read_links
 from bahdanau_jax.evaluation.trained_run import TrainedRun
-from bahdanau_jax.evaluation.word_alignment import WordAlignment, word_alignment, word_rows
+from bahdanau_jax.evaluation.word_alignment import WordAlignment, word_alignment
 
 THRESHOLDS = (0.05, 0.1, 0.2, 0.3, 0.5)
 
@@ -62,11 +62,10 @@ def compare_with_gold(run: TrainedRun, split: EvaluationSplit) -> GoldComparison
 
 
 def align_pairs(run: TrainedRun, given: GivenPairs) -> Iterator[WordAlignment]:
-    """Yields the alignments of pairs in their order, by words; see `word_rows` for the rows."""
-    query = run.config.model.attention.query
+    """Yields the alignments of pairs in their order, by words."""
     alignments = dict(run.evaluator.alignments(run.params, given.store))
     for number, (texts, ids) in enumerate(zip(given.texts, given.ids, strict=True)):
-        rows = word_rows(alignments[number], query)
+        rows = alignments[number][:-1]  # the last step predicts the end mark
         yield word_alignment(run.vocabularies, texts, ids, rows)
 
 

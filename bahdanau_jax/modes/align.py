@@ -17,11 +17,6 @@ from bahdanau_jax.workdir.directory import make
 
 PAGE = "alignments.html"
 LONGEST_DRAWN = 100  # words a side; longer pairs make unreadable pictures
-MOMENTS = {  # which step a row is from, by `model.attention.query`
-    "previous": "Each row is the step that predicts its word, before the word is chosen.",
-    "intermediate": "Each row is the step that predicts its word, before the word is chosen.",
-    "current": "Each row is the step after its word: its query has just read the word.",
-}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,7 +63,7 @@ def align(
             number += 1
         out.flush()
     if drawn:
-        _draw(drawn, drawing, run.config.model.attention.query, texts.gold)
+        _draw(drawn, drawing, texts.gold)
     if texts.gold is not None:
         say(
             f"AER {counts.aer:.2f} %, precision {counts.precision:.2f} %, recall "
@@ -76,9 +71,7 @@ def align(
         )
 
 
-def _draw(
-    drawn: dict[int, WordAlignment], drawing: Drawing, query: str, gold: list[GoldLinks] | None
-) -> None:
+def _draw(drawn: dict[int, WordAlignment], drawing: Drawing, gold: list[GoldLinks] | None) -> None:
     # Imported here: Matplotlib would make every start longer.
     from bahdanau_jax.reports import heat_maps
 
@@ -90,7 +83,6 @@ def _draw(
     page = alignment_page(
         ((f"pair {number + 1}", alignment) for number, alignment in drawn.items()),
         title="Alignments",
-        moment=MOMENTS[query],
         gold=None if gold is None else [gold[number] for number in drawn],
     )
     write_atomically(directory / PAGE, page)

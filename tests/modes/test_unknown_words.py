@@ -53,6 +53,12 @@ def test_an_output_without_a_source_word_stays():
     assert replace_unknown(vocabulary, [UNK], alignment, {}) == "⁇"
 
 
+def test_a_word_without_any_weight_stays():
+    vocabulary = build("words", 0, ["a"])
+    for rows in ([[0, 0, 0]], [[0, 0, 1]]):  # a window beside the sentence; the end mark alone
+        assert replace_unknown(vocabulary, [UNK], aligned("x y", "⁇", rows), {}) == "⁇"
+
+
 def test_the_first_translation_of_a_word_counts(tmp_path):
     path = tmp_path / "lexicon.tsv"
     path.write_text("dog\tHund\n\ncat\tKatze\ndog\tKöter\n", encoding="utf-8")
