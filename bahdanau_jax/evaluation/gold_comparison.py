@@ -6,10 +6,13 @@ from typing import NamedTuple
 from bahdanau_jax.data.gold_links import GoldLinks
 from bahdanau_jax.data.pipeline import EvaluationSplit
 from bahdanau_jax.evaluation.alignment_measures import (
+    OFFSETS,
     LinkCounts,
     argmax_links,
+    best_offset,
     count_links,
     diagonal_links,
+    moved_links,
     threshold_links,
 )
 from bahdanau_jax.evaluation.given_pairs import GivenPairs, read_links
@@ -25,18 +28,25 @@ class GoldComparison(NamedTuple):
     Attributes:
       argmax: of each pair, the heaviest word of each target word.
       methods: sums over all pairs by how the links were chosen, `argmax` among them.
+      moved: sums over all pairs of the links by argmax, moved back by each of `OFFSETS`.
     """
 
     argmax: list[LinkCounts]
     methods: dict[str, LinkCounts]
+    moved: dict[int, LinkCounts]
 
     def figures(self) -> dict[str, float]:
-        """Returns AER, precision and recall by argmax, and the baselines' AER, in percent."""
-        argmax = self.methods["argmax"]
+        """Returns AER, precision and recall by argmax, the offset, and the baselines' AER.
+
+        All but `offset` are in percent; `aer_at_offset` is the AER of links moved back by it.
+        """
+        argmax, offset = self.methods["argmax"], best_offset(self.moved)
         return {
             "aer": argmax.aer,
             "alignment_precision": argmax.precision,
             "alignment_recall": argmax.recall,
+            "offset": float("nan") if offset is None else float(offset),
+            "aer_at_offset": argmax.aer if offset is None else self.moved[offset].aer,
             "aer_diagonal": self.methods["diagonal"].aer,
             "aer_uniform": self.methods["uniform"].aer,
         }
@@ -81,6 +91,7 @@ def count_methods(alignments: Iterable[WordAlignment], gold: Sequence[GoldLinks]
       gold: of each pair.
     """
     argmax, methods = [], {}
+    moved = dict.fromkeys(OFFSETS, LinkCounts())
     for alignment, known in zip(alignments, gold, strict=True):
         chosen = {"argmax": argmax_links(alignment.weights)}
         for threshold in THRESHOLDS:
@@ -93,4 +104,7 @@ def count_methods(alignments: Iterable[WordAlignment], gold: Sequence[GoldLinks]
             methods[name] = methods.get(name, LinkCounts()) + counts
             if name == "argmax":
                 argmax.append(counts)
-    return GoldComparison(argmax, methods)
+        for offset in OFFSETS:
+            links = moved_links(alignment.weights, None, offset)
+            moved[offset] += count_links(links, known)
+    return GoldComparison(argmax, methods, moved)

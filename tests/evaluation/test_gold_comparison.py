@@ -36,6 +36,16 @@ def test_every_method_is_compared_with_the_same_gold_links():
     assert figures["alignment_precision"] == 100
     assert figures["alignment_recall"] == pytest.approx(200 / 3)
     assert figures["aer_diagonal"] == 0
+    assert (figures["offset"], figures["aer_at_offset"]) == (0, figures["aer"])
+
+
+def test_the_error_is_told_at_the_offset_too():
+    weights = np.eye(5)[1:]  # four words, each of which attends to the next
+    pair = WordAlignment(list("wxyz"), list("abcd"), weights, [1] * 4)
+    figures = count_methods([pair], [parse_line("0-0 1-1 2-2 3-3")]).figures()
+    assert (figures["aer"], figures["offset"], figures["aer_at_offset"]) == (100, 1, 0)
+    none = count_methods([pair._replace(weights=0 * weights)], [parse_line("")]).figures()
+    assert np.isnan([none["aer"], none["offset"], none["aer_at_offset"]]).all()
 
 
 def test_counts_are_summed_over_the_pairs():

@@ -11,12 +11,13 @@ from bahdanau_jax.data.corpus import Example
 from bahdanau_jax.data.gold_links import parse_line
 from bahdanau_jax.data.pipeline import EvaluationSplit
 from bahdanau_jax.data.token_store import TokenStore
+from bahdanau_jax.evaluation.alignment_measures import OFFSETS, LinkCounts
 from bahdanau_jax.evaluation.decoding import Output
 from bahdanau_jax.evaluation.given_pairs import GivenTexts, chunks
 from bahdanau_jax.evaluation.gold_comparison import align_pairs, compare_with_gold
 from bahdanau_jax.evaluation.trained_run import open_run
 from bahdanau_jax.modes import align as mode
-from bahdanau_jax.modes.align import Drawing, align
+from bahdanau_jax.modes.align import Drawing, align, gold_lines
 from bahdanau_jax.modes.translate import Wanted, translate
 from bahdanau_jax.reports import heat_maps
 from bahdanau_jax.special_ids import UNK
@@ -155,7 +156,24 @@ def test_gold_links_give_the_error_rate(run, tmp_path, capsys):
     gold = tmp_path / "gold"
     gold.write_text("\n".join(lines) + "\n")
     assert aligned(run, PAIRS[:2], gold=str(gold)) == lines
-    assert "AER 0.00 %, precision 100.00 %, recall 100.00 %" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "AER 0.00 %, precision 100.00 %, recall 100.00 %" in said and "offset 0" in said
+
+
+def test_the_error_rate_is_told_at_the_offset_too(run, tmp_path, capsys):
+    other = dataclasses.replace(run, evaluator=KnownSteps(run.evaluator))
+    gold = tmp_path / "gold"
+    gold.write_text(
+        "0-2 1-0\n"
+    )  # the weights lie one to the right; that of "E" on the first letter
+    aligned(other, [("fed", "F E D")], gold=str(gold))
+    said = capsys.readouterr().err
+    assert "AER 100.00 %" in said
+    assert "offset +1: the weights lie 1 word to the right of the gold links" in said
+    assert "moved back, AER is 0.00 %" in said
+    assert gold_lines(dict.fromkeys(OFFSETS, LinkCounts()), "x") == [
+        "AER nan %, precision nan %, recall nan % against x"
+    ]
 
 
 def test_the_mode_align_writes_lines_and_pictures(trained, tmp_path):
