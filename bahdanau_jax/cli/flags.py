@@ -232,6 +232,15 @@ FLAGS: tuple[Flag, ...] = (
         ("evaluate", "align"),
     ),
     Flag(
+        "gold_base",
+        str,
+        "Number of a sentence's first word in gold links; default: 0 in Pharaoh lines, 1 in "
+        "tables.",
+        ("evaluate", "align"),
+        choices=("0", "1"),
+        needs=("gold",),
+    ),
+    Flag(
         "threshold",
         float,
         "Link words of at least this weight; default: to the heaviest.",

@@ -52,9 +52,11 @@ class GoldComparison(NamedTuple):
         }
 
 
-def with_gold(run: TrainedRun, split: EvaluationSplit, path: str) -> EvaluationSplit:
+def with_gold(
+    run: TrainedRun, split: EvaluationSplit, path: str, base: int | None = None
+) -> EvaluationSplit:
     """Returns the split with gold links from a file; raises InputError as `read_gold` does."""
-    return split._replace(links=read_links(run, path, _texts(split)))
+    return split._replace(links=read_links(run, path, _texts(split), base))
 
 
 def compare_with_gold(run: TrainedRun, split: EvaluationSplit) -> GoldComparison:

@@ -57,9 +57,10 @@ def align(
         for alignment in align_pairs(run, given):
             found = alignment_measures.links(alignment.weights, threshold)
             out.write(format_line(found) + "\n")
-            for offset in counts if texts.gold is not None else ():
-                moved = alignment_measures.moved_links(alignment.weights, threshold, offset)
-                counts[offset] += alignment_measures.count_links(moved, texts.gold[number])
+            if texts.gold is not None:
+                for offset in counts:
+                    moved = alignment_measures.moved_links(alignment.weights, threshold, offset)
+                    counts[offset] += alignment_measures.count_links(moved, texts.gold[number])
             sizes = len(alignment.source), len(alignment.target)
             if len(drawn) < drawing.count and min(sizes) and max(sizes) <= LONGEST_DRAWN:
                 drawn[number] = alignment

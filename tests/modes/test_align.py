@@ -163,9 +163,7 @@ def test_gold_links_give_the_error_rate(run, tmp_path, capsys):
 def test_the_error_rate_is_told_at_the_offset_too(run, tmp_path, capsys):
     other = dataclasses.replace(run, evaluator=KnownSteps(run.evaluator))
     gold = tmp_path / "gold"
-    gold.write_text(
-        "0-2 1-0\n"
-    )  # the weights lie one to the right; that of "E" on the first letter
+    gold.write_text("0-2 1-0\n")  # the steps attend to d, f, e
     aligned(other, [("fed", "F E D")], gold=str(gold))
     said = capsys.readouterr().err
     assert "AER 100.00 %" in said

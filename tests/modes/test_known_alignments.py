@@ -24,7 +24,7 @@ from bahdanau_jax.runtime import devices
 
 LONGEST = 6  # letters of a source
 HELD_OUT = 200  # pairs that the model doesn't see before they are aligned
-BATCH, STEPS = 64, 400
+BATCH, STEPS = 64, 600
 
 
 @functools.cache
