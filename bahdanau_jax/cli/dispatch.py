@@ -11,7 +11,7 @@ from bahdanau_jax.comparison.report import report
 from bahdanau_jax.errors import InputError
 from bahdanau_jax.evaluation.given_pairs import given_texts
 from bahdanau_jax.evaluation.trained_run import open_run
-from bahdanau_jax.modes.align import Drawing, align
+from bahdanau_jax.modes.align import Drawing, OtherDirection, align
 from bahdanau_jax.modes.evaluate import evaluate
 from bahdanau_jax.modes.explain import explain
 from bahdanau_jax.modes.score import score
@@ -78,7 +78,10 @@ def _align(line: CommandLine, task: Task) -> None:
         texts = texts.with_gold(run, flag["gold"], _base(flag))
     pictures = Path(flag["pictures"] or line.directory / "alignments" / "given")
     drawing = Drawing(pictures, flag["draw"])
-    align(run, texts, sys.stdout, drawing, threshold=flag["threshold"])
+    other = None
+    if flag["symmetrize"]:
+        other = OtherDirection(flag["symmetrize"], Path(flag["reverse"]), task.checkpoint)
+    align(run, texts, sys.stdout, drawing, threshold=flag["threshold"], other=other)
 
 
 def _compare(line: CommandLine, task: Task) -> None:

@@ -10,6 +10,7 @@ from typing import Any, get_type_hints
 
 from bahdanau_jax.config import DecodeConfig
 from bahdanau_jax.errors import InputError
+from bahdanau_jax.evaluation import symmetrization
 from bahdanau_jax.validation import CHOICES
 
 MODES = {
@@ -247,6 +248,21 @@ FLAGS: tuple[Flag, ...] = (
         ALIGN,
         least=0,
         most=1,
+    ),
+    Flag(
+        "symmetrize",
+        str,
+        "Combine the links with those of --reverse.",
+        ALIGN,
+        choices=symmetrization.METHODS,
+        needs=("reverse",),
+    ),
+    Flag(
+        "reverse",
+        str,
+        "Workdir of a run from target to source, or the Pharaoh lines that align wrote with it.",
+        ALIGN,
+        needs=("symmetrize",),
     ),
     Flag("draw", int, "Pairs that are drawn, the first ones.", ALIGN, default=20, least=0),
     Flag(

@@ -1,10 +1,11 @@
-"""A run's alignments against gold links, beside two baselines that need no training."""
+"""A run's alignments against gold links, beside baselines: two that know no word, and eflomal."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from bahdanau_jax.data.gold_links import GoldLinks
 from bahdanau_jax.data.pipeline import EvaluationSplit
+from bahdanau_jax.evaluation import statistical_alignment, symmetrization
 from bahdanau_jax.evaluation.alignment_measures import (
     OFFSETS,
     LinkCounts,
@@ -18,6 +19,7 @@ from bahdanau_jax.evaluation.alignment_measures import (
 from bahdanau_jax.evaluation.given_pairs import GivenPairs, read_links
 from bahdanau_jax.evaluation.trained_run import TrainedRun
 from bahdanau_jax.evaluation.word_alignment import WordAlignment, word_alignment
+from bahdanau_jax.terminal import say
 
 THRESHOLDS = (0.05, 0.1, 0.2, 0.3, 0.5)
 
@@ -49,7 +51,7 @@ class GoldComparison(NamedTuple):
             "aer_at_offset": argmax.aer if offset is None else self.moved[offset].aer,
             "aer_diagonal": self.methods["diagonal"].aer,
             "aer_uniform": self.methods["uniform"].aer,
-        }
+        } | ({"aer_eflomal": self.methods["eflomal"].aer} if "eflomal" in self.methods else {})
 
 
 def with_gold(
@@ -59,18 +61,44 @@ def with_gold(
     return split._replace(links=read_links(run, path, _texts(split), base))
 
 
-def compare_with_gold(run: TrainedRun, split: EvaluationSplit) -> GoldComparison:
+def compare_with_gold(
+    run: TrainedRun, split: EvaluationSplit, training: Iterable[tuple[str, str]] = ()
+) -> GoldComparison:
     """Aligns a split's sources with their first references, and compares the links.
+
+    Where eflomal is installed, it aligns the same pairs; a line on standard error says if not.
 
     Args:
       run: the trained model.
       split: with links.
+      training: further pairs for eflomal to learn from, sources and targets.
     """
     assert split.links is not None
     source, target = run.vocabularies.source, run.vocabularies.target
     texts = _texts(split)
     given = GivenPairs(texts, [(source.encode(s), target.encode(t)) for s, t in texts])
-    return count_methods(align_pairs(run, given), split.links)
+    comparison = count_methods(align_pairs(run, given), split.links)
+    if not statistical_alignment.installed():
+        say(statistical_alignment.MISSING)
+        return comparison
+    say("aligning by eflomal, to compare with")
+
+    def words(pairs: Iterable[tuple[str, str]]) -> list[statistical_alignment.Words]:
+        return [(source.words(s), target.words(t)) for s, t in pairs]
+
+    found = statistical_alignment.statistical_links(words(texts), words(training))
+    return comparison._replace(methods=comparison.methods | _count_eflomal(found, split.links))
+
+
+def _count_eflomal(
+    found: Sequence[statistical_alignment.StatisticalLinks], gold: Sequence[GoldLinks]
+) -> dict[str, LinkCounts]:
+    """Compares eflomal's links of one direction, and of both, with the gold ones."""
+    one = both = LinkCounts()
+    for links, known in zip(found, gold, strict=True):
+        one += count_links(links.forward, known)
+        both += count_links(symmetrization.combine(*links, "grow-diag-final-and"), known)
+    return {"eflomal": one, "eflomal, grow-diag-final-and": both}
 
 
 def align_pairs(run: TrainedRun, given: GivenPairs) -> Iterator[WordAlignment]:

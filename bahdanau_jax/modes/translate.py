@@ -136,6 +136,9 @@ def translate(
     streams = (out,) if alignments is None else (out, alignments)
     nothing = ("\n", EMPTY[wanted.alignments] + "\n")
     limit, longer, first = run.config.data.max_length, 0, 0
+    if wanted.lexicon is not None:
+        lexicon = normalized(wanted.lexicon, run.config.data.lowercase)
+        wanted = dataclasses.replace(wanted, lexicon=lexicon)
     with Counter("lines", out) as counter:
         for chunk in chunks(read_lines(lines), decode.batch_size, CHUNK):
             texts = [normalize(text, run.config.data.lowercase) for text in chunk]
@@ -239,6 +242,19 @@ def read_lexicon(path: str) -> Lexicon:
             )
         lexicon.setdefault(columns[0], columns[1])
     return lexicon
+
+
+def normalized(lexicon: Lexicon, lowercase: bool) -> Lexicon:
+    """Returns a lexicon whose source words are written as the model's sources are.
+
+    Args:
+      lexicon: of words that become one, the first counts.
+      lowercase: as `data.lowercase`.
+    """
+    words: Lexicon = {}
+    for word, translation in lexicon.items():
+        words.setdefault(normalize(word, lowercase), translation)
+    return words
 
 
 def replace_unknown(

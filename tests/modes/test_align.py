@@ -11,13 +11,15 @@ from bahdanau_jax.data.corpus import Example
 from bahdanau_jax.data.gold_links import parse_line
 from bahdanau_jax.data.pipeline import EvaluationSplit
 from bahdanau_jax.data.token_store import TokenStore
+from bahdanau_jax.data.vocabularies import Vocabularies
+from bahdanau_jax.errors import InputError
 from bahdanau_jax.evaluation.alignment_measures import OFFSETS, LinkCounts
 from bahdanau_jax.evaluation.decoding import Output
 from bahdanau_jax.evaluation.given_pairs import GivenTexts, chunks
 from bahdanau_jax.evaluation.gold_comparison import align_pairs, compare_with_gold
 from bahdanau_jax.evaluation.trained_run import open_run
 from bahdanau_jax.modes import align as mode
-from bahdanau_jax.modes.align import Drawing, align, gold_lines
+from bahdanau_jax.modes.align import Drawing, OtherDirection, align, gold_lines
 from bahdanau_jax.modes.translate import Wanted, translate
 from bahdanau_jax.reports import heat_maps
 from bahdanau_jax.special_ids import UNK
@@ -115,6 +117,62 @@ def test_row_i_belongs_to_the_word_that_step_i_predicts(run, query, tmp_path, ca
     example = Example("fed", ("F E D",))
     split = EvaluationSplit("test", [example], TokenStore.from_pairs([]), TokenStore.from_pairs([]))
     assert compare_with_gold(other, split._replace(links=[parse_line(LINKS)])).figures()["aer"] == 0
+
+
+def test_a_lexicons_words_are_looked_up_as_the_model_reads_the_source(run):
+    config = copy.deepcopy(run.config)
+    config.data.lowercase = True
+    output = Output([UNK, UNK, UNK], -1.0, STEPS, True, -1.0)
+    other = dataclasses.replace(run, config=config, evaluator=KnownSteps(run.evaluator, [output]))
+    out = io.StringIO()
+    translate(other, io.BytesIO(b"FED\n"), out, Wanted(lexicon={"D": "1", "e": "2"}))
+    assert out.getvalue() == "1 f 2\n"
+
+
+def test_links_of_both_directions_are_combined(run, tmp_path, monkeypatch, capsys):
+    one = dataclasses.replace(run, evaluator=KnownSteps(run.evaluator))
+    (tmp_path / "gold").write_text("0-1 1-2\n")
+    file = tmp_path / "other.pharaoh"
+    file.write_text("1-0 0-1\n")  # from target to source
+    pair, gold = [("fed", "F E D")], str(tmp_path / "gold")
+
+    def combined(method, path):
+        return aligned(one, pair, gold=gold, other=OtherDirection(method, path))
+
+    assert combined("intersection", file) == ["0-1"]
+    said = capsys.readouterr().err
+    assert "AER 20.00 %" in said  # of the run alone
+    assert "both directions, intersection: AER 33.33 %, precision 100.00 %, recall 50.00 %" in said
+    assert combined("union", file) == ["0-1 1-0 1-2 2-0"]
+    assert combined("grow-diag-final-and", file) == ["0-1 1-0 1-2 2-0"]
+
+    class Turned(KnownSteps):
+        def __init__(self, evaluator):
+            super().__init__(evaluator)
+            sides = evaluator.vocabularies
+            self.vocabularies = Vocabularies(sides.target, sides.source)
+
+    turned = dataclasses.replace(run, evaluator=Turned(run.evaluator))
+    monkeypatch.setattr(mode, "open_run", lambda path, checkpoint: turned)
+    # The other model's links 0-1 1-2 2-0, from target to source, are 1-0 2-1 0-2 of this pair.
+    assert combined("union", tmp_path) == ["0-1 0-2 1-0 1-2 2-0 2-1"]
+    assert combined("intersection", tmp_path) == [""]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("0-0\n0-0\n", "has 2 lines of links, but there are 1 pair; give those"),
+        ("0-0 x\n", "line 1: 'x' is no link"),
+        ("3-0\n", "pair 1: a link 3-0 from target to source, but only 3 target and 4 source words"),
+        ("0-4\n", "pair 1: a link 0-4 from target to source"),
+    ],
+)
+def test_links_of_the_other_direction_that_are_not_the_pairs_are_refused(run, tmp_path, text, said):
+    file = tmp_path / "links"
+    file.write_text(text)
+    with pytest.raises(InputError, match=said):
+        aligned(run, [("cafe", "C A F")], other=OtherDirection("union", file))
 
 
 @pytest.mark.parametrize("query", ["previous", "intermediate", "current"])
