@@ -92,6 +92,7 @@ def test_words_may_be_counted_from_either_number(tmp_path):
         ("1\t0\t1\n3 2 3\n", r"line 1: pair 1 has a link 0-1 \(counted from 1\)"),
         ("1\t1\t3\n", r"line 1: pair 1 has a link 1-3 \(.* only 3 source and 2 target words$"),
         ("1 1 1 S 0.5\n", "line 1: needs pair"),
+        ("3 2 3\n1 1 3\n", "line 2: pair 1 has a link 1-3"),
         ("0-0\n\n0-0 2-2\n", "line 3: pair 3 has a link 2-2 .* only 2 source and 3 target words$"),
         ("1-1 3-2\n\n2-3\n", "line 1: .*; counted from 1, all links fit: give --gold_base=1"),
         ("1 0 0\n3 1 2\n", "line 1: .*; counted from 0, all links fit: give --gold_base=0"),

@@ -40,13 +40,16 @@ def test_intersection_and_union():
         ("0-0", "0-0 3-3", "0-0 3-3"),
         # Nothing common, so nothing grows: of 0-0, 1-0, 2-2 and 2-3 those between free words.
         ("0-0 2-2", "1-0 2-3", "0-0 2-2"),
-        # The paper's sense of \"and\": 5-4 joins a free word to one with a link, far from all others.
+        # Far from all others, 5-4 joins a free word to one with a link: final-and leaves it.
         ("0-0 3-4 5-4", "0-0 3-4", "0-0 3-4"),
         ("", "", ""),
     ],
 )
 def test_growing_by_hand(forward, backward, expected):
     assert combined(forward, backward) == links(expected)
+
+
+NEIGHBOURS = ((-1, 0), (0, -1), (1, 0), (0, 1), (-1, -1), (-1, 1), (1, -1), (1, 1))
 
 
 def grown_by_the_papers_loops(forward, backward, size=6):
@@ -62,16 +65,7 @@ def grown_by_the_papers_loops(forward, backward, size=6):
         for target in range(size):
             for source in range(size):
                 if (source, target) in chosen:
-                    for i, j in (
-                        (-1, 0),
-                        (0, -1),
-                        (1, 0),
-                        (0, 1),
-                        (-1, -1),
-                        (-1, 1),
-                        (1, -1),
-                        (1, 1),
-                    ):
+                    for i, j in NEIGHBOURS:
                         new = source + i, target + j
                         if new in either and (free(0, new[0]) or free(1, new[1])):
                             chosen.add(new)
