@@ -1,8 +1,9 @@
 """What each mode runs. Imported once a command line is known to be right, since it imports JAX."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 from bahdanau_jax.cli.checks import Task
 from bahdanau_jax.cli.command_line import CommandLine
@@ -10,7 +11,7 @@ from bahdanau_jax.comparison.report import report
 from bahdanau_jax.errors import InputError
 from bahdanau_jax.evaluation.given_pairs import given_texts
 from bahdanau_jax.evaluation.trained_run import open_run
-from bahdanau_jax.modes.align import Drawing, align
+from bahdanau_jax.modes.align import Drawing, OtherDirection, align
 from bahdanau_jax.modes.evaluate import evaluate
 from bahdanau_jax.modes.explain import explain
 from bahdanau_jax.modes.score import score
@@ -47,7 +48,8 @@ def _explain(line: CommandLine, task: Task) -> None:
 
 def _evaluate(line: CommandLine, task: Task) -> None:
     run = open_run(line.directory, task.checkpoint, task.decode)
-    evaluate(run, line.directory, line.values["split"], line.values["gold"])
+    flag = line.values
+    evaluate(run, line.directory, flag["split"], flag["gold"], _base(flag))
 
 
 def _translate(line: CommandLine, task: Task) -> None:
@@ -73,14 +75,21 @@ def _align(line: CommandLine, task: Task) -> None:
     run = open_run(line.directory, task.checkpoint, task.decode)
     texts = given_texts(run, line.directory, flag["source"], flag["target"], flag["split"])
     if flag["gold"]:
-        texts = texts.with_gold(run, flag["gold"])
+        texts = texts.with_gold(run, flag["gold"], _base(flag))
     pictures = Path(flag["pictures"] or line.directory / "alignments" / "given")
     drawing = Drawing(pictures, flag["draw"])
-    align(run, texts, sys.stdout, drawing, threshold=flag["threshold"])
+    other = None
+    if flag["symmetrize"]:
+        other = OtherDirection(flag["symmetrize"], Path(flag["reverse"]), task.checkpoint)
+    align(run, texts, sys.stdout, drawing, threshold=flag["threshold"], other=other)
 
 
 def _compare(line: CommandLine, task: Task) -> None:
     report(line.directory, sys.stdout)
+
+
+def _base(flag: Mapping[str, Any]) -> int | None:
+    return None if flag["gold_base"] is None else int(flag["gold_base"])
 
 
 def _member(text: str) -> tuple[Path, Selection]:

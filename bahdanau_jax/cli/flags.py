@@ -10,6 +10,7 @@ from typing import Any, get_type_hints
 
 from bahdanau_jax.config import DecodeConfig
 from bahdanau_jax.errors import InputError
+from bahdanau_jax.evaluation import symmetrization
 from bahdanau_jax.validation import CHOICES
 
 MODES = {
@@ -233,12 +234,36 @@ FLAGS: tuple[Flag, ...] = (
         ("evaluate", "align"),
     ),
     Flag(
+        "gold_base",
+        str,
+        "Number of a sentence's first word in gold links; default: 0 in Pharaoh lines, 1 in "
+        "tables.",
+        ("evaluate", "align"),
+        choices=("0", "1"),
+        needs=("gold",),
+    ),
+    Flag(
         "threshold",
         float,
         "Link words of at least this weight; default: to the heaviest.",
         ALIGN,
         least=0,
         most=1,
+    ),
+    Flag(
+        "symmetrize",
+        str,
+        "Combine the links with those of --reverse.",
+        ALIGN,
+        choices=symmetrization.METHODS,
+        needs=("reverse",),
+    ),
+    Flag(
+        "reverse",
+        str,
+        "Workdir of a run from target to source, or the Pharaoh lines that align wrote with it.",
+        ALIGN,
+        needs=("symmetrize",),
     ),
     Flag("draw", int, "Pairs that are drawn, the first ones.", ALIGN, default=20, least=0),
     Flag(

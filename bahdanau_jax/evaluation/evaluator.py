@@ -167,4 +167,4 @@ class Evaluator:
             figures["alignment_accuracy"] = alignment_measures.accuracy(
                 alignments, split.alignments
             )
-        return figures | alignment_measures.diagnostics(alignments)
+        return figures | alignment_measures.diagnostics(alignments, split.alignments)

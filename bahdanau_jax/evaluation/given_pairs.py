@@ -25,10 +25,10 @@ class GivenTexts(NamedTuple):
     gold: list[GoldLinks] | None = None  # between the words of every pair
     origin: str = ""  # of the gold links
 
-    def with_gold(self, run: TrainedRun, path: str) -> "GivenTexts":
+    def with_gold(self, run: TrainedRun, path: str, base: int | None = None) -> "GivenTexts":
         """Returns the pairs with gold links from a file; raises InputError as `read_gold` does."""
         pairs = list(self.pairs)
-        return GivenTexts(pairs, read_links(run, path, pairs), path)
+        return GivenTexts(pairs, read_links(run, path, pairs, base), path)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,13 +73,16 @@ def given_texts(
     return GivenTexts(pairs, data.corpus.links(split), f"the links of {data.corpus.name}")
 
 
-def read_links(run: TrainedRun, path: str, pairs: Iterable[tuple[str, str]]) -> list[GoldLinks]:
+def read_links(
+    run: TrainedRun, path: str, pairs: Iterable[tuple[str, str]], base: int | None = None
+) -> list[GoldLinks]:
     """Reads gold links between the words of pairs, as the run divides them.
 
     Args:
       run: its vocabularies and its normalisation are used.
       path: of the links.
       pairs: source and target of each pair.
+      base: as of `read_gold`.
 
     Raises:
       InputError: as `read_gold`.
@@ -87,7 +90,7 @@ def read_links(run: TrainedRun, path: str, pairs: Iterable[tuple[str, str]]) -> 
     source, target = run.vocabularies.source, run.vocabularies.target
     lowercase = run.config.data.lowercase
     texts = ((normalize(s, lowercase), normalize(t, lowercase)) for s, t in pairs)
-    return read_gold(path, [(source.words(s), target.words(t)) for s, t in texts])
+    return read_gold(path, [(source.words(s), target.words(t)) for s, t in texts], base)
 
 
 def chunks(run: TrainedRun, texts: Iterable[tuple[str, str]]) -> Iterator[GivenPairs]:

@@ -61,6 +61,7 @@ METRICS = {
         Metric("entropy", "entropy", "nats", "neither"),
         Metric("end_weight", "end weight", "%", "neither"),
         Metric("unattended", "unattended", "%", "neither"),
+        Metric("offset", "offset", "positions", "neither"),
         Metric("bleu_lowercase", "lowercased BLEU", "", "higher", ("bleu",), in_tables=False),
         Metric("alignment_precision", "alignment precision", "%", "higher", in_tables=False),
         Metric("alignment_recall", "alignment recall", "%", "higher", in_tables=False),

@@ -1,4 +1,4 @@
-"""From a matrix over tokens to one over words: pieces merged, and rows given to their words.
+"""From a matrix over tokens to one over words: pieces are merged.
 
 Weights are added over the pieces of a source word and averaged over those of a target word, so
 that each row still sums to one.
@@ -53,20 +53,6 @@ def merge(
     return summed / np.asarray(target_lengths, weights.dtype)[:, None]
 
 
-def word_rows(weights: np.ndarray, query: str) -> np.ndarray:
-    """Takes the row of each target token from the alignments of a target that was given.
-
-    Args:
-      weights: float[T + 1, S], row i: the step that predicts token i, the end mark's the last.
-      query: `model.attention.query`. With `current`, step i's query has just read token i - 1, and
-        the row is about that token (Luong et al. 2015); with the others it's about token i.
-
-    Returns:
-      float[T, S].
-    """
-    return weights[1:] if query == "current" else weights[:-1]
-
-
 def word_alignment(
     vocabularies: Vocabularies,
     texts: tuple[str, str],
@@ -79,7 +65,8 @@ def word_alignment(
       vocabularies: of both sides.
       texts: source and target, from which the words are taken.
       ids: their tokens, without end marks.
-      weights: float[T, S + 1], one row a target token, one column a source token and its end.
+      weights: float[T, S + 1], one column a source token and its end. Row i is the step that
+        predicts target token i, whatever the moment of the query.
 
     Returns:
       The pair in words.

@@ -23,11 +23,7 @@ from bahdanau_jax.errors import InputError
 from bahdanau_jax.evaluation.alignment_measures import argmax_links
 from bahdanau_jax.evaluation.decoding import Output, alignment_json
 from bahdanau_jax.evaluation.trained_run import TrainedRun, open_ensemble
-from bahdanau_jax.evaluation.word_alignment import (
-    WordAlignment,
-    word_alignment,
-    word_rows,
-)
+from bahdanau_jax.evaluation.word_alignment import WordAlignment, word_alignment
 from bahdanau_jax.lines import InOrder, chunks, open_input, open_output, read_lines
 from bahdanau_jax.special_ids import UNK
 from bahdanau_jax.terminal import Counter, counted, say
@@ -140,6 +136,9 @@ def translate(
     streams = (out,) if alignments is None else (out, alignments)
     nothing = ("\n", EMPTY[wanted.alignments] + "\n")
     limit, longer, first = run.config.data.max_length, 0, 0
+    if wanted.lexicon is not None:
+        lexicon = normalized(wanted.lexicon, run.config.data.lowercase)
+        wanted = dataclasses.replace(wanted, lexicon=lexicon)
     with Counter("lines", out) as counter:
         for chunk in chunks(read_lines(lines), decode.batch_size, CHUNK):
             texts = [normalize(text, run.config.data.lowercase) for text in chunk]
@@ -207,11 +206,11 @@ def _output_lines(
         made, alignment = run.evaluator.text(output), ""
         # Of a very long line there are none.
         if wanted.needs_alignments and output.alignment.shape[1]:
-            words = _word_alignment(run, text, ids, output, made)
+            tokens = output.tokens
+            rows = output.alignment[: len(tokens)]  # without that of the end mark
+            words = word_alignment(run.vocabularies, (text, made), (ids, tokens), rows)
             if wanted.lexicon is not None:
-                made = replace_unknown(
-                    run.vocabularies.target, output.tokens, words, wanted.lexicon
-                )
+                made = replace_unknown(run.vocabularies.target, tokens, words, wanted.lexicon)
             if wanted.alignments == "pharaoh":
                 alignment = format_line(argmax_links(words.weights))
             elif wanted.alignments:
@@ -220,16 +219,6 @@ def _output_lines(
         texts.append(f"{rank}\t{output.score:.4f}\t{made}\n" if wanted.nbest else f"{made}\n")
         alignments.append(f"{alignment or EMPTY[wanted.alignments]}\n")
     return "".join(texts), "".join(alignments) if wanted.alignments else ""
-
-
-def _word_alignment(
-    run: TrainedRun, text: str, ids: list[int], output: Output, made: str
-) -> WordAlignment:
-    rows, count = output.alignment, len(output.tokens)
-    if not output.ended:  # no step came after the last word
-        rows = np.concatenate([rows, np.zeros_like(rows[:1])])
-    rows = word_rows(rows, run.config.model.attention.query)[:count]
-    return word_alignment(run.vocabularies, (text, made), (ids, output.tokens), rows)
 
 
 def read_lexicon(path: str) -> Lexicon:
@@ -255,6 +244,19 @@ def read_lexicon(path: str) -> Lexicon:
     return lexicon
 
 
+def normalized(lexicon: Lexicon, lowercase: bool) -> Lexicon:
+    """Returns a lexicon whose source words are written as the model's sources are.
+
+    Args:
+      lexicon: of words that become one, the first counts.
+      lowercase: as `data.lowercase`.
+    """
+    words: Lexicon = {}
+    for word, translation in lexicon.items():
+        words.setdefault(normalize(word, lowercase), translation)
+    return words
+
+
 def replace_unknown(
     vocabulary: Vocabulary, ids: list[int], alignment: WordAlignment, lexicon: Lexicon
 ) -> str:
@@ -269,7 +271,9 @@ def replace_unknown(
     ends = np.cumsum(vocabulary.word_lengths(ids)).tolist()
     words = list(alignment.target)
     for place, (begin, end) in enumerate(zip([0, *ends[:-1]], ends, strict=True)):
-        if UNK in ids[begin:end] and alignment.source:
-            source = alignment.source[int(alignment.weights[place, :-1].argmax())]
+        weights = alignment.weights[place, :-1]
+        # A window may leave a word without any weight: its position is not known then.
+        if UNK in ids[begin:end] and weights.any():
+            source = alignment.source[int(weights.argmax())]
             words[place] = lexicon.get(source, source)
     return vocabulary.separator.join(words)

@@ -24,7 +24,6 @@ def alignment_page(
     alignments: Iterable[tuple[str, WordAlignment]],
     *,
     title: str,
-    moment: str,
     gold: Sequence[GoldLinks] | None = None,
 ) -> str:
     """Returns the page.
@@ -32,7 +31,6 @@ def alignment_page(
     Args:
       alignments: each with a heading, as `test 17`.
       title: of the page.
-      moment: a sentence that says which step a row belongs to.
       gold: links of each pair, drawn as frames; None: there are none.
 
     Returns:
@@ -43,9 +41,7 @@ def alignment_page(
         for number, (heading, alignment) in enumerate(alignments)
     ]
     legend = "Thick frames are sure gold links, thin ones possible ones." if gold else ""
-    return render(
-        "alignments", title=title, moment=moment, legend=legend, sections=sections, end=END
-    )
+    return render("alignments", title=title, legend=legend, sections=sections, end=END)
 
 
 def _rows(alignment: WordAlignment, gold: GoldLinks | None) -> list[tuple[str, list[Cell]]]:

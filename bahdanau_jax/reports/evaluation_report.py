@@ -13,9 +13,9 @@ from bahdanau_jax.evaluation import breakdown, metrics, significance
 from bahdanau_jax.evaluation.decoding import Output, alignment_json
 from bahdanau_jax.evaluation.evaluator import Measured
 from bahdanau_jax.evaluation.gold_comparison import GoldComparison, compare_with_gold
-from bahdanau_jax.evaluation.trained_run import TrainedRun
+from bahdanau_jax.evaluation.trained_run import TrainedRun, open_run_data
 from bahdanau_jax.special_ids import EOS
-from bahdanau_jax.terminal import say
+from bahdanau_jax.terminal import say, say_nothing
 from bahdanau_jax.workdir import metrics_log
 
 OUTPUTS, ALIGNMENTS, EVALUATION = "outputs", "alignments", "evaluation"  # in the workdir
@@ -67,8 +67,10 @@ def evaluate_split(
     say(f"evaluating {len(split.examples):,} examples of {split.name} (parameters of {run.step:,})")
     measured = run.evaluator.measure(run.params, split)
     figures = run.evaluator.figures(split, measured)
-    comparison = None if split.links is None else compare_with_gold(run, split)
-    if comparison is not None:
+    comparison = None
+    if split.links is not None:
+        training = open_run_data(directory, run.config, say_nothing).corpus.pairs()
+        comparison = compare_with_gold(run, split, training)
         figures |= comparison.figures()
     write_outputs(run, directory, split, measured)
     write_parts(run, directory, split, measured, comparison)

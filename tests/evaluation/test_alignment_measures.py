@@ -7,13 +7,16 @@ from hypothesis import strategies as st
 
 from bahdanau_jax.data.gold_links import GoldLinks, parse_line
 from bahdanau_jax.evaluation.alignment_measures import (
+    OFFSETS,
     LinkCounts,
     accuracy,
     argmax_links,
+    best_offset,
     count_links,
     diagnostics,
     diagonal_links,
     links,
+    moved_links,
     threshold_links,
 )
 
@@ -158,6 +161,62 @@ def test_uniform_and_one_hot_alignments_have_known_figures():
     assert hot["entropy"] == 0
     assert hot["end_weight"] == pytest.approx(25)
     assert hot["unattended"] == pytest.approx(100 / 3)
+
+
+def shifted(size, offset):
+    """A square alignment, its weights `offset` to the right of the diagonal, or at the ends."""
+    positions = np.clip(np.arange(size) + offset, 0, size - 1)
+    return np.eye(size)[positions] * 0.9 + 0.1 / size
+
+
+@pytest.mark.parametrize("offset", [-3, -2, -1, 0, 1, 2, 3])
+def test_the_offset_is_positive_where_weights_lie_to_the_right(offset):
+    alignments = [shifted(size, offset) for size in (9, 12, 20)]
+    found = diagnostics(alignments)["offset"]
+    assert isinstance(found, float) and found == offset
+    # Beside known positions, here those of a reversal, whatever the diagonal says.
+    reversals = [alignment[::-1] for alignment in alignments]
+    known = [list(range(len(alignment)))[::-1] for alignment in alignments]
+    assert diagnostics(reversals, known)["offset"] == offset
+
+
+def test_the_offset_is_that_of_most_steps_and_of_equals_the_smallest():
+    right, left = shifted(20, 1), shifted(20, -1)
+    assert diagnostics([right, right, left])["offset"] == 1
+    assert diagnostics([np.full((9, 9), 1 / 9)])["offset"] == 0  # every step: the first token
+    assert diagnostics([np.eye(5)[[1, 1, 2]]], [[0, 1, 1]])["offset"] == 1
+    assert diagnostics([np.eye(5)[[1, 1]]], [[0, 1]])["offset"] == 0
+
+
+def test_weights_on_the_end_mark_and_rows_without_any_have_no_offset():
+    ends = np.zeros((3, 4))
+    ends[:, -1] = 1
+    for alignments in ([ends], [np.zeros((3, 4))], [], [np.zeros((0, 4))]):
+        assert math.isnan(diagnostics(alignments)["offset"])
+    mixed = np.vstack([ends, np.eye(4)[[1, 2]]])
+    assert diagnostics([mixed], [[0, 0, 0, 0, 1]])["offset"] == 1
+
+
+def test_links_are_moved_back_by_an_offset_and_left_out_beyond_the_sentence():
+    weights = np.array([[0.1, 0.7, 0.2, 0.0], [0.0, 0.3, 0.1, 0.6], [0.8, 0.1, 0.1, 0.0]])
+    assert moved_links(weights, None, 0) == argmax_links(weights) == {(1, 0), (0, 2)}
+    # The end of the sentence, one to the right of the last word, stands for that word then.
+    assert moved_links(weights, None, 1) == {(0, 0), (2, 1)}
+    assert moved_links(weights, None, -1) == {(2, 0), (1, 2)}
+    assert moved_links(weights, 0.3, 1) == {(0, 0), (0, 1), (2, 1)}
+    assert moved_links(weights, 0.3, 0) == threshold_links(weights, 0.3)
+
+
+@pytest.mark.parametrize("offset", [-3, -1, 0, 1, 3])
+def test_the_best_offset_is_that_of_the_lowest_error_against_gold_links(offset):
+    known = gold(" ".join(f"{8 - j}-{j}" for j in range(9)))  # from right to left
+    weights = np.zeros((9, 10))
+    weights[np.arange(9), np.clip(8 - np.arange(9) + offset, 0, 9)] = 1
+    counts = {k: count_links(moved_links(weights, None, k), known) for k in OFFSETS}
+    assert best_offset(counts) == offset
+    assert counts[offset].aer < 40 and (offset == 0) == (counts[0].aer == 0)
+    assert best_offset(dict.fromkeys(OFFSETS, LinkCounts())) is None
+    assert best_offset(dict.fromkeys(OFFSETS, LinkCounts(2, 2, 1, 1))) == 0
 
 
 def test_figures_are_sums_over_all_sentences_as_loops_compute_them():

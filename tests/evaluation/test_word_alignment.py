@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bahdanau_jax.data.vocabularies import Vocabularies, build
-from bahdanau_jax.evaluation.word_alignment import merge, word_alignment, word_rows
+from bahdanau_jax.evaluation.word_alignment import merge, word_alignment
 from bahdanau_jax.special_ids import UNK
 
 lengths = st.lists(st.integers(1, 4), max_size=6)
@@ -38,13 +38,6 @@ def test_merging_equals_its_loops_and_rows_still_sum_to_one(source, target, seed
 def test_words_that_are_not_those_of_the_matrix_are_refused():
     with pytest.raises(ValueError, match="weights"):
         merge(np.ones((3, 4)), [2, 2], [2, 2])
-
-
-def test_a_row_is_that_of_the_step_which_its_moment_says():
-    weights = np.arange(12.0).reshape(4, 3)  # three words and the end mark
-    for query in ("previous", "intermediate"):
-        np.testing.assert_array_equal(word_rows(weights, query), weights[:3])
-    np.testing.assert_array_equal(word_rows(weights, "current"), weights[1:])
 
 
 @pytest.fixture(scope="module", params=["unigram", "bpe", "words", "symbols", "characters"])

@@ -4,7 +4,7 @@ import pytest
 from bahdanau_jax.data.vocabularies import build
 from bahdanau_jax.errors import InputError
 from bahdanau_jax.evaluation.word_alignment import WordAlignment
-from bahdanau_jax.modes.translate import read_lexicon, replace_unknown
+from bahdanau_jax.modes.translate import normalized, read_lexicon, replace_unknown
 from bahdanau_jax.special_ids import UNK
 
 
@@ -51,6 +51,22 @@ def test_an_output_without_a_source_word_stays():
     vocabulary = build("words", 0, ["a"])
     alignment = WordAlignment([], ["⁇"], np.ones((1, 1)), [])
     assert replace_unknown(vocabulary, [UNK], alignment, {}) == "⁇"
+
+
+def test_a_word_without_any_weight_stays():
+    vocabulary = build("words", 0, ["a"])
+    for rows in ([[0, 0, 0]], [[0, 0, 1]]):  # a window beside the sentence; the end mark alone
+        assert replace_unknown(vocabulary, [UNK], aligned("x y", "⁇", rows), {}) == "⁇"
+
+
+def test_a_lexicons_source_words_are_written_as_the_models_sources_are():
+    lexicon = {"Cafe\u0301": "Kaffee", "Caf\u00e9": "Lokal", "CAF\u00c9": "Haus", "x": "y"}
+    assert normalized(lexicon, lowercase=False) == {
+        "Caf\u00e9": "Kaffee",
+        "CAF\u00c9": "Haus",
+        "x": "y",
+    }
+    assert normalized(lexicon, lowercase=True) == {"caf\u00e9": "Kaffee", "x": "y"}
 
 
 def test_the_first_translation_of_a_word_counts(tmp_path):

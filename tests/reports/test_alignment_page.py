@@ -67,7 +67,7 @@ def pair(source, target, seed=0):
 
 def page_of(*pairs, gold=None):
     named = [(f"pair <{n}>", p) for n, p in enumerate(pairs)]
-    return alignment_page(named, title="A <title>", moment="Rows & steps.", gold=gold)
+    return alignment_page(named, title="A <title>", gold=gold)
 
 
 def test_it_parses_and_holds_every_word_escaped():

@@ -31,10 +31,10 @@ def test_only_pictures_that_the_package_draws_are_taken_for_markup():
 
 
 def test_a_value_that_is_not_given_is_an_error():
-    with pytest.raises(jinja2.UndefinedError, match="moment"):
-        pages.render("alignments", title="", sections=[], legend="", end="")
+    with pytest.raises(jinja2.UndefinedError, match="legend"):
+        pages.render("alignments", title="", sections=[], end="")
 
 
 def test_values_are_escaped():
-    page = pages.render("alignments", title="<b>&", moment="'", sections=[], legend="", end="")
+    page = pages.render("alignments", title="<b>&", legend="'", sections=[], end="")
     assert page.count("&lt;b&gt;&amp;") == 2 and "<b>" not in page
