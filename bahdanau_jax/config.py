@@ -158,6 +158,8 @@ class EvaluationConfig:
     """What an evaluation computes from decoded text."""
 
     metrics: str = "bleu"  # bleu (BLEU, chrF, TER) | error_rate (PER and WER over symbols)
+    tokenize: str = "13a"  # BLEU's tokeniser, by sacreBLEU's names (bleu)
+    # 13a | intl | char | zh | ja-mecab | ko-mecab | flores200 | none
     samples: int = 20  # decoded development examples shown at the end of training
 
 

@@ -43,6 +43,9 @@ CHOICES = {
     "train.metric": ("nll_per_token", "per", "wer", "bleu", "chrf", "ter", "exact_match"),
     "decode.length_penalty": ("none", "average", "gnmt"),
     "evaluation.metrics": ("bleu", "error_rate"),
+    "evaluation.tokenize": (
+        *("13a", "intl", "char", "zh", "ja-mecab", "ko-mecab", "flores200", "none"),
+    ),
 }
 
 # Smallest value, and the value that is too large (None: no limit).
@@ -166,6 +169,10 @@ def ineffective(config: Config) -> dict[str, str]:
         "train.batch_size": (
             train.batch_tokens == 0,
             f"train.batch_tokens={train.batch_tokens} decides; add --config.train.batch_tokens=0",
+        ),
+        "evaluation.tokenize": (
+            config.evaluation.metrics == "bleu",
+            "evaluation.metrics=error_rate splits at spaces; BLEU alone is tokenised",
         ),
         "decode.beam_size": (
             decode.temperature == 0,

@@ -161,7 +161,8 @@ class Evaluator:
         }
         texts = [self.text(output) for output in outputs]
         references = [example.references for example in split.examples]
-        figures |= metrics.figures(self._config.evaluation.metrics, texts, references)
+        evaluation = self._config.evaluation
+        figures |= metrics.figures(evaluation.metrics, texts, references, evaluation.tokenize)
         alignments = [output.alignment for output in outputs]
         if split.alignments is not None:
             figures["alignment_accuracy"] = alignment_measures.accuracy(

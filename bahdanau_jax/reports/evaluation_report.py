@@ -176,10 +176,11 @@ def write_parts(
     # Imported here: Matplotlib would make every start longer.
     from bahdanau_jax.reports import plots
 
-    kind = run.config.evaluation.metrics
+    kind, tokenize = run.config.evaluation.metrics, run.config.evaluation.tokenize
     texts = [run.evaluator.text(output) for output in measured.outputs]
-    sums = breakdown.split_sums(kind, texts, split, *measured.likelihood)
-    lengths = [len(run.vocabularies.source.words(example.source)) for example in split.examples]
+    sums = breakdown.split_sums(kind, texts, split, *measured.likelihood, tokenize)
+    sources = [example.source for example in split.examples]
+    lengths = breakdown.source_lengths(run.vocabularies.source, sources)
     with_links = dict(sums)
     if comparison is not None:
         with_links["aer"] = breakdown.link_sums(comparison.argmax)
@@ -198,13 +199,13 @@ def write_parts(
     folder = directory / EVALUATION
     _write(folder / f"{split.name}.json", [metrics_log.to_json(parts)])
     metric = metrics.compared(kind)[0]
-    limits = breakdown.length_limits(lengths)
-    buckets = metrics.by_length(lengths, limits, sums[metric.name].figure)
+    buckets = breakdown.length_curve(lengths, [sums[metric.name]])
     plots.by_length(
         folder / f"{split.name}-length.png",
-        [f"{bucket.name}\nn={bucket.sentences}" for bucket in buckets],
-        {split.name: [bucket.score for bucket in buckets]},
+        [bucket.title for bucket in buckets],
+        {split.name: [bucket.figure.value for bucket in buckets]},
         metric.title,
+        {split.name: [(bucket.figure.low, bucket.figure.high) for bucket in buckets]},
     )
 
 
@@ -229,5 +230,5 @@ def _number(value: float | str) -> str:
 
 
 def _write(path: Path, lines: Sequence[str]) -> None:
-    path.parent.mkdir(exist_ok=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(path, "".join(lines))

@@ -84,7 +84,7 @@ def test_curves_by_length_have_the_names_of_the_buckets():
     curve = Curve("a", [0, 1], [1.0, 2.0], [NAN] * 2, [NAN] * 2)
     root = parse(plots.length_curves([curve], ["1-5\n(7)", "6+\n(2)"], "BLEU"))
     assert {"1-5", "(7)", "6+", "(2)"} <= {e.text for e in root.iter("text")}
-    across = "source tokens (sentences)"
+    across = "source length in words, n sentences"
     assert titles(root) == [f"a, {across} 1-5 (7): 1", f"a, {across} 6+ (2): 2"]
 
 
