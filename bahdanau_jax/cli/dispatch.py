@@ -47,7 +47,7 @@ def _explain(line: CommandLine, task: Task) -> None:
 
 def _evaluate(line: CommandLine, task: Task) -> None:
     run = open_run(line.directory, task.checkpoint, task.decode)
-    evaluate(run, line.directory, line.values["split"], line.values["gold"])
+    evaluate(run, line.directory, line.values["split"], line.values["gold"], task.checkpoint)
 
 
 def _translate(line: CommandLine, task: Task) -> None:

@@ -55,6 +55,7 @@ class Comparison(NamedTuple):
       test_set: the split's sentences, None where they aren't used.
       sums: what each run's sentences add to each metric, by the run's name.
       warnings: sentences that say what was left out of the comparison, and why.
+      unlike: figures, as `test/bleu`, that the runs have computed in different ways.
     """
 
     results: SweepResults
@@ -66,6 +67,7 @@ class Comparison(NamedTuple):
     test_set: TestSet | None
     sums: dict[str, dict[str, SentenceSums]]
     warnings: list[str]
+    unlike: list[str]
 
 
 def make_comparison(directory: Path, say: Callable[[str], None]) -> Comparison:
@@ -92,13 +94,9 @@ def make_comparison(directory: Path, say: Callable[[str], None]) -> Comparison:
     except InputError as error:
         test_set, sums = None, {}
         warnings.append(f"sentences aren't compared, and no interval is over them: {error}")
-    metrics = []
-    for metric in compared(kind):
-        name = f"{split}/{metric.name}"
-        if len({run.result.get(f"{name}_signature") for run in runs if name in run.result}) > 1:
-            warnings.append(f"{name} isn't compared: the runs have computed it in different ways")
-        else:
-            metrics.append(metric.name)
+    unlike = _unlike(runs)
+    warnings += [f"{n} isn't compared: the runs have computed it in different ways" for n in unlike]
+    metrics = [m.name for m in compared(kind) if f"{split}/{m.name}" not in unlike]
     for warning in warnings:
         say(warning)
     return Comparison(
@@ -111,6 +109,7 @@ def make_comparison(directory: Path, say: Callable[[str], None]) -> Comparison:
         test_set,
         sums,
         warnings,
+        unlike,
     )
 
 
@@ -274,6 +273,16 @@ def _test_split(runs: Sequence[Run]) -> str:
     """Returns the first test split of the results, or the development split."""
     names = [name.split("/")[0] for name in runs[0].result if "/" in name]
     return next((name for name in names if name.startswith("test")), names[0] if names else "dev")
+
+
+def _unlike(runs: Sequence[Run]) -> list[str]:
+    """Returns the figures whose signatures, as those of sacreBLEU, differ between runs."""
+    marks: dict[str, set] = {}
+    for run in runs:
+        for name, value in run.result.items():
+            if name.endswith("_signature"):
+                marks.setdefault(name.removesuffix("_signature"), set()).add(value)
+    return [name for name, values in marks.items() if len(values) > 1]
 
 
 def _summaries(configurations: Sequence[Configuration]) -> dict[str, dict[str, Summary]]:

@@ -12,12 +12,11 @@ import numpy as np
 
 from bahdanau_jax.config import Config
 from bahdanau_jax.fields import field_paths, short_name, value_of, with_values
-from bahdanau_jax.sweeps.grid import Point
+from bahdanau_jax.sweeps.grid import SEEDS, Point
 from bahdanau_jax.validation import ineffective, validate
 from bahdanau_jax.workdir import directory as workdir
 from bahdanau_jax.workdir import manifest, metrics_log
 
-SEEDS = ("seed", "data.seed")  # fields whose values repeat a configuration
 UNTIL = " until step "  # behind a field that a later start of the run has changed
 FINGERPRINT = "data/"  # before a split's name, in the fingerprints of a manifest
 

@@ -20,7 +20,7 @@ from bahdanau_jax.comparison.compare import (
     to_csv,
     to_markdown,
 )
-from bahdanau_jax.comparison.configurations import SEEDS, Configuration, Run, differing
+from bahdanau_jax.comparison.configurations import Configuration, Run, differing
 from bahdanau_jax.comparison.sample_alignments import Sample, sample_alignments
 from bahdanau_jax.durable import write_atomically
 from bahdanau_jax.evaluation import significance
@@ -30,6 +30,7 @@ from bahdanau_jax.evaluation.significance import Summary
 from bahdanau_jax.fields import to_json
 from bahdanau_jax.reports import plots
 from bahdanau_jax.reports.pages import render
+from bahdanau_jax.sweeps.grid import SEEDS
 from bahdanau_jax.terminal import say
 
 PAGE, TABLE = "report.html", "results.csv"
@@ -119,7 +120,8 @@ def _quality(
     for name in columns:
         summaries = comparison.summaries[name]
         text = spread(summaries[label]) if label in summaries else ""
-        cells.append((text, label in best(name, summaries)))
+        same = name not in comparison.unlike
+        cells.append((text, same and label in best(name, summaries)))
     return label, len(configuration.runs), cells
 
 

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from bahdanau_jax.comparison.configurations import (
-    SEEDS,
     Configuration,
     Repeated,
     Run,
@@ -18,7 +17,7 @@ from bahdanau_jax.errors import InputError
 from bahdanau_jax.evaluation.breakdown import source_lengths
 from bahdanau_jax.fields import field_paths, value_of
 from bahdanau_jax.sweeps import sweep
-from bahdanau_jax.sweeps.grid import Point
+from bahdanau_jax.sweeps.grid import SEEDS, Point
 from bahdanau_jax.workdir import directory as workdir
 from bahdanau_jax.workdir import metrics_log
 
