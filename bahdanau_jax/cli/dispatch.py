@@ -36,8 +36,8 @@ def _train(line: CommandLine, task: Task) -> None:
     flag = line.values
     if flag["distributed"]:
         processes.join(flag["coordinator"], flag["process"], flag["processes"])
-    origin = flag["init_from"]
-    train(task.config, line.directory, line.overrides(), None if origin is None else Path(origin))
+    origin = None if flag["init_from"] is None else Path(flag["init_from"])
+    train(task.config, line.directory, line.overrides(), origin, line.experiment.source)
 
 
 def _explain(line: CommandLine, task: Task) -> None:

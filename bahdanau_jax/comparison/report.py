@@ -33,6 +33,7 @@ from bahdanau_jax.reports.pages import render
 from bahdanau_jax.sweeps.grid import SEEDS
 from bahdanau_jax.terminal import say
 
+WIDEST = 40  # characters of two names that fit beside a chart
 PAGE, TABLE = "report.html", "results.csv"
 
 
@@ -165,10 +166,13 @@ def _differences(metric: str, pairs: Sequence[Pair]) -> tuple[str, str, list[lis
     better = "right" if higher_is_better(metric) else "left"
     across = f"difference in {METRICS[metric].shown}; the first is better to the {better}"
     intervals, rows = [], []
-    for pair in pairs:
+    wide = any(len(pair.first + pair.second) > WIDEST for pair in pairs)
+    for number, pair in enumerate(pairs, 1):
         difference, name = pair.difference, f"{pair.first} − {pair.second}"
-        low, high = difference.low, difference.high
-        intervals.append(plots.Interval(name, difference.value, low, high))
+        if wide:
+            name = f"{number}: {name}"
+        low, high, label = difference.low, difference.high, str(number) if wide else name
+        intervals.append(plots.Interval(label, difference.value, low, high))
         rows.append(
             [
                 name,
@@ -280,6 +284,7 @@ def _facts(runs: Sequence[Run]) -> list[tuple[str, list[str]]]:
         return ", ".join(f"{name} {value}" for name, value in (facts or {}).items())
 
     return [
+        ("experiment", different("experiment", listed)),
         ("code", different("git", json.dumps)),
         ("versions", different("versions", listed)),
         ("devices", different("devices", listed)),

@@ -38,7 +38,11 @@ SAME = ("model.", "data.vocabulary.", "data.lowercase")
 
 
 def train(
-    config: Config, directory: Path, overrides: Sequence[str], init_from: Path | None = None
+    config: Config,
+    directory: Path,
+    overrides: Sequence[str],
+    init_from: Path | None = None,
+    experiment: Path | None = None,
 ) -> None:
     """Trains, or goes on training, and evaluates the best checkpoint on every test split.
 
@@ -47,13 +51,14 @@ def train(
       directory: the workdir; made if absent.
       overrides: the fields given by flags, for the manifest.
       init_from: the workdir of a run whose best parameters a new run begins with.
+      experiment: the Python file that made the configuration, for the manifest.
 
     Raises:
       InputError: the data, the workdir or a checkpoint can't be used.
       RunError: the training can't go on.
       Stopped: a signal asked for it; what there was is saved.
     """
-    train_members([Member(config, directory, overrides)], single_program, init_from)
+    train_members([Member(config, directory, overrides, experiment)], single_program, init_from)
 
 
 def train_members(
@@ -153,6 +158,7 @@ def _claim(
             fingerprints=current,
             step=resumed or 0,
             origin=None if origin is None else origin.describe(),
+            experiment=member.experiment,
         )
     return trainer, splits
 

@@ -174,6 +174,14 @@ def test_figures_that_were_computed_in_different_ways_are_not_compared(directory
     assert per and f'<td class="best">{per["additive"].mean:.2f}' not in page(comparison, [])
 
 
+def test_long_names_leave_room_for_the_chart(directory, base):
+    add(directory, base, "seed=0")
+    fields = {"model.embedding": 8, "train.steps": 7, "train.learning_rate": 0.5}
+    add(directory, with_values(base, fields), "seed=7")
+    whole = page(compared(directory)[0], [])  # Matplotlib warns where there is no room
+    assert "<td>1: model.embedding=16, steps=60, learning_rate=0.02 − " in whole
+
+
 @pytest.mark.parametrize(
     ("name", "figures", "labels"),
     [
