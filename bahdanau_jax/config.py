@@ -167,6 +167,8 @@ class EvaluationConfig:
 class Config:
     """One experiment."""
 
+    follows: str = ""  # the paper whose setting it is, for explain
+    # bahdanau_2014 | luong_2015 | empty: none
     seed: int = 0  # initialisation and dropout
     data: DataConfig = dataclasses.field(default_factory=DataConfig)
     model: ModelConfig = dataclasses.field(default_factory=ModelConfig)

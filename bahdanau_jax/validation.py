@@ -25,6 +25,7 @@ SCORES = {
 }
 
 CHOICES = {
+    "follows": ("", "bahdanau_2014", "luong_2015"),
     "data.vocabulary.kind": ("characters", "symbols", "words", "unigram", "bpe"),
     "data.vocabulary.target_kind": ("", "characters", "symbols", "words", "unigram", "bpe"),
     "model.cell": ("gru", "lstm"),

@@ -18,6 +18,7 @@ from bahdanau_jax.workdir import directory as workdir
 from bahdanau_jax.workdir import manifest, metrics_log
 
 UNTIL = " until step "  # behind a field that a later start of the run has changed
+SAID = ("follows",)  # fields that only say something about the others
 FINGERPRINT = "data/"  # before a split's name, in the fingerprints of a manifest
 
 Settings = dict[str, Any]  # fields by path, and what no field says
@@ -106,7 +107,7 @@ def read_run(directory: Path, values: Point) -> Run:
             changes |= before
         texts |= start["fingerprints"]
     validate(config)
-    idle = ineffective(config)
+    idle = {*ineffective(config), *SAID}
     settings: Settings = {p: value_of(config, p) for p in field_paths() if p not in idle}
     if origin := next((start["init_from"] for start in starts if start.get("init_from")), None):
         settings["init_from"] = f"{origin['workdir']}@{origin['step']}"

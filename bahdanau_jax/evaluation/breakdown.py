@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from bahdanau_jax.data.corpus import source_text
 from bahdanau_jax.data.pipeline import EvaluationSplit
 from bahdanau_jax.data.vocabularies import Vocabularies, Vocabulary
 from bahdanau_jax.evaluation import metrics, significance
@@ -169,7 +170,7 @@ def source_lengths(vocabulary: Vocabulary, sources: Sequence[str]) -> list[int]:
       vocabulary: of the source; says what a word is.
       sources: the sentences.
     """
-    return [max(len(vocabulary.words(source)), 1) for source in sources]
+    return [max(len(vocabulary.words(source_text(source))), 1) for source in sources]
 
 
 def length_curve(lengths: Sequence[int], runs: Sequence[SentenceSums]) -> list[Bucket]:

@@ -4,6 +4,7 @@ import dataclasses
 from pathlib import Path
 
 from bahdanau_jax.config import DecodeConfig
+from bahdanau_jax.evaluation import tokenizers
 from bahdanau_jax.evaluation.gold_comparison import with_gold
 from bahdanau_jax.evaluation.trained_run import TrainedRun, open_run_split
 from bahdanau_jax.reports import evaluation_report
@@ -36,9 +37,13 @@ def evaluate(
       checkpoint: the one whose parameters the run has.
 
     Raises:
-      InputError: the split or the links can't be read.
+      InputError: the split, the links or BLEU's tokeniser can't be used.
     """
+    tokenizers.check(run.config.evaluation)
     split = open_run_split(directory, run.config, name, say)
+    references = (text for example in split.examples for text in example.references)
+    if advice := tokenizers.advice(run.config.evaluation, references):
+        say(advice)
     if gold is not None:
         split = with_gold(run, split, gold)
     place = directory

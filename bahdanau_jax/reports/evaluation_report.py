@@ -7,6 +7,7 @@ from typing import Any
 
 import jax
 
+from bahdanau_jax.data.corpus import source_text
 from bahdanau_jax.data.pipeline import EvaluationSplit
 from bahdanau_jax.durable import write_atomically
 from bahdanau_jax.evaluation import breakdown, metrics, significance
@@ -14,6 +15,7 @@ from bahdanau_jax.evaluation.decoding import Output, alignment_json
 from bahdanau_jax.evaluation.evaluator import Measured
 from bahdanau_jax.evaluation.gold_comparison import GoldComparison, compare_with_gold
 from bahdanau_jax.evaluation.trained_run import TrainedRun
+from bahdanau_jax.lines import one_column
 from bahdanau_jax.special_ids import EOS
 from bahdanau_jax.terminal import say
 from bahdanau_jax.workdir import metrics_log
@@ -86,7 +88,7 @@ def draw(run: TrainedRun, directory: Path, split: EvaluationSplit, outputs: list
     shown = [
         (len(output.tokens), number)
         for number, output in enumerate(outputs)
-        if output.ended and max(output.alignment.shape) <= LONGEST_DRAWN
+        if output.ended and len(output.alignment) and max(output.alignment.shape) <= LONGEST_DRAWN
     ]
     source_side, target_side = run.vocabularies.source, run.vocabularies.target
     alignments = []
@@ -147,11 +149,11 @@ def write_outputs(
     A line of alignments has the tokens of both sides, their end marks too, and the weights, one
     list a step: row i is the step that produced token i.
     """
-    lines = [run.evaluator.text(output) + "\n" for output in measured.outputs]
+    lines = [one_column(run.evaluator.text(output)) + "\n" for output in measured.outputs]
     _write(directory / OUTPUTS / f"{split.name}.txt", lines)
     source = run.vocabularies.source
     lines = [
-        alignment_json(run.vocabularies, source.encode(example.source), output) + "\n"
+        alignment_json(run.vocabularies, source.encode(source_text(example.source)), output) + "\n"
         for example, output in zip(split.examples, measured.outputs, strict=True)
     ]
     _write(directory / ALIGNMENTS / f"{split.name}.jsonl", lines)

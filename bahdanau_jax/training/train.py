@@ -10,6 +10,7 @@ from bahdanau_jax.config import Config
 from bahdanau_jax.data.pipeline import EvaluationSplit, open_data
 from bahdanau_jax.data.vocabularies import Vocabularies
 from bahdanau_jax.errors import InputError
+from bahdanau_jax.evaluation import tokenizers
 from bahdanau_jax.evaluation.trained_run import TrainedRun
 from bahdanau_jax.fields import differences, to_dict
 from bahdanau_jax.runtime import devices, processes
@@ -135,7 +136,11 @@ def _claim(
         data = open_data(config.data, Vocabularies.load_saved(vocabulary), tell)
         if origin is not None:
             origin.check(data.vocabularies)
+        tokenizers.check(config.evaluation)
         splits = data.training_splits()
+        references = (text for x in splits[0].examples for text in x.references)
+        if advice := tokenizers.advice(config.evaluation, references):
+            tell(advice)
         current = data.fingerprints("train", *(split.name for split in splits))
         for member in members:
             manifest.check_fingerprints(member.directory, current)

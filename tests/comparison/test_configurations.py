@@ -97,7 +97,7 @@ def test_equal_configurations_are_one_run(directory, base):
 
 def test_fields_without_an_effect_make_no_row(directory, base):
     add(directory, base, "score=uniform", "seed=0,1")
-    wider = with_values(base, {"model.attention.units": 99})
+    wider = with_values(base, {"model.attention.units": 99, "follows": "luong_2015"})
     add(directory, wider, "score=uniform", "seed=2")
     assert [label for label, _ in rows(directory)] == ["all"]
 

@@ -276,8 +276,11 @@ def test_a_metric_has_a_name_of_its_own_for_people():
             "bleu bleu_lowercase chrf exact_match alignment_accuracy alignment_precision "
             "alignment_recall",
         ),
-        ("lower", "wer per ter nll_per_token perplexity aer"),
-        ("neither", "entropy end_weight unattended aer_diagonal aer_uniform sentences unended"),
+        ("lower", "wer per ter nll_per_token perplexity aer aer_at_offset"),
+        (
+            "neither",
+            "entropy end_weight unattended offset aer_diagonal aer_uniform sentences unended",
+        ),
     ],
 )
 def test_every_figure_has_its_direction_and_what_only_describes_has_none(better, names):
