@@ -164,6 +164,17 @@ def test_one_system_is_bars_and_several_are_lines(tmp_path, monkeypatch):
     assert not any(text.get_parse_math() for text in lines.get_legend().get_texts())
 
 
+def test_bars_have_their_intervals(tmp_path, monkeypatch):
+    figures = figure_of(monkeypatch)
+    limits = {"one": [(20.0, 30.0), (1.0, 2.5)]}
+    by_length(tmp_path / "a.png", ["1-5\nn=9", "6+\nn=2"], {"one": [25.0, 2.0]}, "WER, %", limits)
+    (axes,) = figures[0].axes
+    (lines,) = axes.collections
+    ends = [(x, low, high) for (x, low), (_, high) in lines.get_segments()]
+    assert ends == [(0, 20, 30), (1, 1, 2.5)]
+    assert axes.get_xlabel() == "source length in words, n sentences"
+
+
 def test_a_system_without_a_score_for_each_bucket_is_refused(tmp_path):
     for lengths, scores in ([], {}), (["1-5"], {"a": [1.0], "b": [1.0, 2.0]}):
         with pytest.raises(ValueError, match="score of every system"):
