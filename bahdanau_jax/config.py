@@ -161,6 +161,8 @@ class EvaluationConfig:
     """What an evaluation computes from decoded text."""
 
     metrics: str = "bleu"  # bleu (BLEU, chrF, TER) | error_rate (PER and WER over symbols)
+    tokenize: str = "13a"  # BLEU's tokeniser, by sacreBLEU's names (bleu)
+    # 13a | intl | char | zh | ja-mecab | ko-mecab | flores200 | none
     samples: int = 20  # decoded development examples shown at the end of training
 
 
@@ -168,6 +170,8 @@ class EvaluationConfig:
 class Config:
     """One experiment."""
 
+    follows: str = ""  # the paper whose setting it is, for explain
+    # bahdanau_2014 | luong_2015 | empty: none
     seed: int = 0  # initialisation and dropout
     data: DataConfig = dataclasses.field(default_factory=DataConfig)
     model: ModelConfig = dataclasses.field(default_factory=ModelConfig)

@@ -13,7 +13,13 @@ from typing import BinaryIO, TextIO
 from bahdanau_jax.errors import InputError
 from bahdanau_jax.terminal import counted
 
+_ONE_COLUMN = str.maketrans(dict.fromkeys("\t\n\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029", " "))
 PATIENCE = 0.05  # seconds without a new line after which those that came are handed on
+
+
+def one_column(text: str) -> str:
+    """Returns text with spaces for what some program takes for the end of a line or a column."""
+    return text.translate(_ONE_COLUMN)
 
 
 @contextlib.contextmanager

@@ -48,6 +48,7 @@ METRICS = {
 }
 
 CHOICES = {
+    "follows": ("", "bahdanau_2014", "luong_2015"),
     "data.vocabulary.kind": ("characters", "symbols", "words", "unigram", "bpe"),
     "data.vocabulary.target_kind": ("", "characters", "symbols", "words", "unigram", "bpe"),
     "model.cell": ("gru", "lstm"),
@@ -66,6 +67,9 @@ CHOICES = {
     "train.metric": ("nll_per_token", *dict.fromkeys(sum(METRICS.values(), ()))),
     "decode.length_penalty": ("none", "average", "gnmt"),
     "evaluation.metrics": tuple(METRICS),
+    "evaluation.tokenize": (
+        *("13a", "intl", "char", "zh", "ja-mecab", "ko-mecab", "flores200", "none"),
+    ),
 }
 
 # Smallest value, and the value that is too large (None: no limit).
@@ -196,6 +200,10 @@ def ineffective(config: Config) -> dict[str, str]:
             train.epochs > 0 or train.eval_every < train.steps,
             f"with train.eval_every={train.eval_every} and train.steps={train.steps} there is one "
             "evaluation, after the last step; lower train.eval_every",
+        ),
+        "evaluation.tokenize": (
+            config.evaluation.metrics == "bleu",
+            "evaluation.metrics=error_rate splits at spaces; BLEU alone is tokenised",
         ),
         "decode.beam_size": (
             decode.temperature == 0,

@@ -31,6 +31,7 @@ from bahdanau_jax.config import Config
 
 def get_config() -> Config:
     config = Config()
+    config.follows = "luong_2015"
     data, model, train = config.data, config.model, config.train
     data.source = "tfds:wmt14_translate/de-en"
     data.source_language = "en"

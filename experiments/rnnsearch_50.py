@@ -23,6 +23,7 @@ from bahdanau_jax.config import Config
 
 def get_config() -> Config:
     config = Config()
+    config.follows = "bahdanau_2014"
     data, model, train = config.data, config.model, config.train
     data.source = "tfds:wmt14_translate/fr-en"
     data.source_language = "en"

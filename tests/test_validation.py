@@ -268,8 +268,8 @@ TABLES = {"model.attention.score": "validation.SCORES", "train.metric": "evaluat
 @pytest.mark.parametrize("path", CHOICES)
 def test_the_choices_are_those_that_the_comment_behind_the_field_lists(path):
     source = inspect.getsource(sys.modules[Config.__module__]).splitlines()
-    *_, section, name = path.split(".")
-    classes = {"vocabulary": "VocabularyConfig", "attention": "AttentionConfig"}
+    section, name = ["", *path.split(".")][-2:]
+    classes = {"": "Config", "vocabulary": "VocabularyConfig", "attention": "AttentionConfig"}
     start = source.index(f"class {classes.get(section, section.capitalize() + 'Config')}:")
     line = next(n for n in range(start, len(source)) if source[n].startswith(f"    {name}: "))
     comment = source[line].partition("#")[2] + "".join(

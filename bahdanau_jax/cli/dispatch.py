@@ -37,8 +37,8 @@ def _train(line: CommandLine, task: Task) -> None:
     flag = line.values
     if flag["distributed"]:
         processes.join(flag["coordinator"], flag["process"], flag["processes"])
-    origin = flag["init_from"]
-    train(task.config, line.directory, line.overrides(), None if origin is None else Path(origin))
+    origin = None if flag["init_from"] is None else Path(flag["init_from"])
+    train(task.config, line.directory, line.overrides(), origin, line.experiment.source)
 
 
 def _explain(line: CommandLine, task: Task) -> None:
@@ -49,7 +49,7 @@ def _explain(line: CommandLine, task: Task) -> None:
 def _evaluate(line: CommandLine, task: Task) -> None:
     run = open_run(line.directory, task.checkpoint, task.decode)
     flag = line.values
-    evaluate(run, line.directory, flag["split"], flag["gold"], _base(flag))
+    evaluate(run, line.directory, flag["split"], flag["gold"], _base(flag), task.checkpoint)
 
 
 def _translate(line: CommandLine, task: Task) -> None:

@@ -61,6 +61,11 @@ class Experiment:
         return self.path.suffix.lower() == ".json"
 
     @property
+    def source(self) -> Path | None:
+        """The Python file; None where a recorded configuration is read."""
+        return None if self.is_recorded else self.path
+
+    @property
     def workdir(self) -> Path:
         """Where a run of it belongs: `runs/` and its name; if recorded, where it was recorded."""
         return self.path.parent if self.is_recorded else Path("runs") / self.path.stem

@@ -80,8 +80,8 @@ def _train_replicas(line: CommandLine) -> list[str]:
     from bahdanau_jax.sweeps.replicas import train_replicas
 
     setup.configure(deterministic=flag["deterministic"])
-    origin = flag["init_from"]
-    return train_replicas(line.directory, cells, line.overrides(), origin and Path(origin))
+    origin = flag["init_from"] and Path(flag["init_from"])
+    return train_replicas(line.directory, cells, line.overrides(), origin, line.experiment.source)
 
 
 def _check_cells(line: CommandLine, cells: Sequence[Cell], begun: Iterable[str] = ()) -> None:

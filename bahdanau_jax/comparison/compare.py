@@ -11,14 +11,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bahdanau_jax.comparison.results import (
-    Configuration,
-    Run,
-    SweepResults,
-    TestSet,
-    read_results,
-    read_test_set,
-)
+from bahdanau_jax.comparison.configurations import Configuration, Run
+from bahdanau_jax.comparison.results import SweepResults, TestSet, read_results, read_test_set
+from bahdanau_jax.errors import InputError
 from bahdanau_jax.evaluation import significance
 from bahdanau_jax.evaluation.breakdown import SentenceSums, sentence_sums
 from bahdanau_jax.evaluation.metrics import METRICS, compared, higher_is_better
@@ -34,6 +29,7 @@ class Pair(NamedTuple):
     second: str
     difference: Difference  # first minus second
     adjusted_p: float
+    smallest: float  # difference that would have been found with a power of 80 %
     sentence: str
 
 
@@ -56,8 +52,10 @@ class Comparison(NamedTuple):
       summaries: for each figure, as `test/wer`, one of each configuration that has it.
       pairs: for each metric of the split the pairs that were compared.
       costs: by configuration.
-      test_set: the split's sentences, None where they can't be had.
+      test_set: the split's sentences, None where they aren't used.
       sums: what each run's sentences add to each metric, by the run's name.
+      warnings: sentences that say what was left out of the comparison, and why.
+      unlike: figures, as `test/bleu`, that the runs have computed in different ways.
     """
 
     results: SweepResults
@@ -68,6 +66,8 @@ class Comparison(NamedTuple):
     costs: dict[str, Cost]
     test_set: TestSet | None
     sums: dict[str, dict[str, SentenceSums]]
+    warnings: list[str]
+    unlike: list[str]
 
 
 def make_comparison(directory: Path, say: Callable[[str], None]) -> Comparison:
@@ -78,17 +78,27 @@ def make_comparison(directory: Path, say: Callable[[str], None]) -> Comparison:
       say: told what takes long, and what is missing.
     """
     results = read_results(directory)
-    configurations = results.configurations
-    runs = [run for configuration in configurations for run in configuration.runs]
+    configurations, runs = results.configurations, results.runs
+    warnings = [
+        f"{again.run.name} has the whole configuration of {again.counted}, seeds too; it is one "
+        "run, and counted once"
+        for again in results.repeated
+    ]
     split = _test_split(runs)
     kind = runs[0].config.evaluation.metrics
-    test_set = read_test_set(configurations, split, say)
-    sums: dict[str, dict[str, SentenceSums]] = {}
-    if test_set is not None:
+    test_set, sums = None, {}
+    try:
+        test_set = read_test_set(configurations, split)
         say(f"comparing {len(test_set.sources):,} sentences of {split} in {len(runs)} runs")
-        for run in runs:
-            sums[run.name] = sentence_sums(kind, run.outputs(split) or [], test_set.references)
-    metrics = [metric.name for metric in compared(kind)]
+        sums = {run.name: _sums(run, test_set) for run in runs}
+    except InputError as error:
+        test_set, sums = None, {}
+        warnings.append(f"sentences aren't compared, and no interval is over them: {error}")
+    unlike = _unlike(runs)
+    warnings += [f"{n} isn't compared: the runs have computed it in different ways" for n in unlike]
+    metrics = [m.name for m in compared(kind) if f"{split}/{m.name}" not in unlike]
+    for warning in warnings:
+        say(warning)
     return Comparison(
         results,
         split,
@@ -98,6 +108,8 @@ def make_comparison(directory: Path, say: Callable[[str], None]) -> Comparison:
         {c.label: _cost(c) for c in configurations},
         test_set,
         sums,
+        warnings,
+        unlike,
     )
 
 
@@ -108,6 +120,7 @@ def verdict(
     adjusted_p: float,
     metric: str,
     higher_is_better: bool,
+    smallest: float,
 ) -> str:
     """Says in a plain sentence how two systems compare.
 
@@ -118,6 +131,7 @@ def verdict(
       adjusted_p: from `holm`, over all pairs of the comparison.
       metric: what was measured, as `WER`.
       higher_is_better: of the metric.
+      smallest: the smallest difference that would have been found.
     """
     better, worse = first, second
     low, high = difference.low, difference.high
@@ -125,16 +139,16 @@ def verdict(
         better, worse = second, first
     if difference.value < 0:
         low, high = -high, -low
-    seeds = f"{difference.seeds} seeds"
-    if difference.seeds == 1:
-        seeds = "1 seed, so the noise between seeds isn't known"
     size = f"{_figure(abs(difference.value))} {metric}"
-    interval = f"95 % interval {_figure(low)} to {_figure(high)}; {seeds}"
     if math.isnan(difference.p):
         return (
-            f"{first} and {second} differ by {size}; one seed and no outputs of the same sentences "
-            "say nothing of the noise"
+            f"{first} and {second} differ by {size}; {_sources(difference)} say nothing of the "
+            "noise"
         )
+    interval = (
+        f"95 % interval {_figure(low)} to {_figure(high)}; {_sources(difference)}; a difference of "
+        f"{_figure(smallest)} would show (power 80 %)"
+    )
     if low > 0 and adjusted_p < 1 - significance.CONFIDENCE:
         return f"{better} is better than {worse} by {size}; {interval}"
     if low > 0:
@@ -143,6 +157,19 @@ def verdict(
             "chance alone finds such a pair"
         )
     return f"{first} and {second}: no difference beyond the noise ({size}; {interval})"
+
+
+def _sources(difference: Difference) -> str:
+    """Says what the noise of a difference is known from."""
+    seeds, sources = difference.seeds, difference.noise.sources
+    if not sources:
+        count = "1 seed" if seeds == 1 else f"{seeds} seeds with equal figures"
+        return f"{count} and no outputs of the same sentences"
+    if "seeds" not in sources:
+        return "1 seed, so the noise between seeds isn't known"
+    if "sentences" not in sources:
+        return f"{seeds} seeds; the noise between sentences isn't known"
+    return f"{seeds} seeds"
 
 
 def _figure(value: float) -> str:
@@ -155,7 +182,8 @@ def _figure(value: float) -> str:
 def to_csv(comparison: Comparison) -> str:
     """Returns one line a cell, finished or not: its fields and the figures of its result."""
     results = comparison.results
-    runs = [run for configuration in results.configurations for run in configuration.runs]
+    again = {repeated.run.name: repeated.counted for repeated in results.repeated}
+    runs = [*results.runs, *(repeated.run for repeated in results.repeated)]
     fields = list(dict.fromkeys(path for run in runs for path in run.values))
     numbers = [_numbers(run) for run in runs]
     figures = list(dict.fromkeys(name for of_run in numbers for name in of_run))
@@ -167,7 +195,7 @@ def to_csv(comparison: Comparison) -> str:
         writer.writerow(
             [
                 run.name,
-                "finished",
+                f"counted as {again[run.name]}" if run.name in again else "finished",
                 *values,
                 *(repr(of_run[n]) if n in of_run else "" for n in figures),
             ]
@@ -187,6 +215,8 @@ def to_markdown(comparison: Comparison) -> str:
         lines.append(f"**{name}** {why}")
     if results.missing:
         lines.append("")
+    if comparison.warnings:
+        lines += [*(f"**Note** {warning}" for warning in comparison.warnings), ""]
     names = [n for n in comparison.summaries if n.split("/")[0].startswith("test")]
     head = ["configuration", "seeds", "parameters", *names]
     lines.append("| " + " | ".join(head) + " |")
@@ -199,9 +229,9 @@ def to_markdown(comparison: Comparison) -> str:
             for summaries in map(comparison.summaries.__getitem__, names)
         ]
         lines.append("| " + " | ".join(row) + " |")
-    pairs = comparison.pairs.get(comparison.metric, [])
-    if pairs:
-        lines += ["", *(f"- {pair.sentence}" for pair in pairs)]
+    for metric, pairs in comparison.pairs.items():
+        lines += ["", f"{METRICS[metric].shown} of {comparison.split}:", ""]
+        lines += [f"- {pair.sentence}" for pair in pairs]
     return "\n".join(lines)
 
 
@@ -245,6 +275,16 @@ def _test_split(runs: Sequence[Run]) -> str:
     return next((name for name in names if name.startswith("test")), names[0] if names else "dev")
 
 
+def _unlike(runs: Sequence[Run]) -> list[str]:
+    """Returns the figures whose signatures, as those of sacreBLEU, differ between runs."""
+    marks: dict[str, set] = {}
+    for run in runs:
+        for name, value in run.result.items():
+            if name.endswith("_signature"):
+                marks.setdefault(name.removesuffix("_signature"), set()).add(value)
+    return [name for name, values in marks.items() if len(values) > 1]
+
+
 def _summaries(configurations: Sequence[Configuration]) -> dict[str, dict[str, Summary]]:
     names = dict.fromkeys(n for c in configurations for run in c.runs for n in run.result)
     columns = [metric.name for metric in METRICS.values() if metric.in_tables]
@@ -263,7 +303,10 @@ def _pairs(
     metric: str,
     sums: dict[str, dict[str, SentenceSums]],
 ) -> list[Pair]:
-    """Compares configurations by a metric, all pairs of them unless there are many."""
+    """Compares configurations by a metric; of many pairs, those with the best are returned.
+
+    All pairs count in the adjustment: which one is the best is known only from the figures.
+    """
     known = [c for c in configurations if c.figures(f"{split}/{metric}")]
     figures = {c.label: c.figures(f"{split}/{metric}") for c in known}
     samples: dict[str, np.ndarray] = {}
@@ -272,23 +315,23 @@ def _pairs(
         scores = significance.bootstrap([part.values for part in parts], parts[0].score)
         ends = np.cumsum([len(c.runs) for c in known])[:-1]
         samples = dict(zip([c.label for c in known], np.split(scores, ends), strict=True))
-    labels = list(figures)
-    if len(labels) <= ALL_PAIRS:
-        chosen = list(itertools.combinations(labels, 2))
-    else:
-        sign = 1 if higher_is_better(metric) else -1
-        best = max(labels, key=lambda label: sign * np.mean(figures[label]))
-        chosen = [(best, label) for label in labels if label != best]
+    labels, better = list(figures), higher_is_better(metric)
+    chosen = list(itertools.combinations(labels, 2))
     differences = [
         significance.difference(figures[a], figures[b], samples.get(a), samples.get(b))
         for a, b in chosen
     ]
     adjusted = significance.holm([difference.p for difference in differences])
-    name = METRICS[metric].shown
-    return [
-        Pair(a, b, difference, p, verdict(a, b, difference, p, name, higher_is_better(metric)))
-        for (a, b), difference, p in zip(chosen, differences, adjusted, strict=True)
-    ]
+    count = sum(not math.isnan(p) for p in adjusted)
+    pairs = []
+    for (a, b), difference, p in zip(chosen, differences, adjusted, strict=True):
+        smallest = difference.noise.smallest(count)
+        sentence = verdict(a, b, difference, p, METRICS[metric].shown, better, smallest)
+        pairs.append(Pair(a, b, difference, p, smallest, sentence))
+    if len(labels) > ALL_PAIRS:
+        best = (max if better else min)(labels, key=lambda label: np.mean(figures[label]))
+        pairs = [pair for pair in pairs if best in pair[:2]]
+    return pairs
 
 
 def _cost(configuration: Configuration) -> Cost:
@@ -304,6 +347,25 @@ def _cost(configuration: Configuration) -> Cost:
         median([run.speed("target_tokens_per_second") for run in runs]),
         median([run.speed("peak_memory_bytes") for run in runs]),
     )
+
+
+def _sums(run: Run, test_set: TestSet) -> dict[str, SentenceSums]:
+    """Returns what a run's sentences add to its figures.
+
+    Raises:
+      InputError: they don't add up to the figures of its result, so that they are of other outputs.
+    """
+    evaluation, split = run.config.evaluation, test_set.name
+    outputs = run.outputs(split) or []
+    sums = sentence_sums(evaluation.metrics, outputs, test_set.references, evaluation.tokenize)
+    for name, of_metric in sums.items():
+        figure, stated = of_metric.figure(), run.result.get(f"{split}/{name}")
+        if stated is not None and not math.isclose(figure, float(stated), abs_tol=1e-6):
+            raise InputError(
+                f"outputs/{split}.txt of {run.name} gives {name} {figure:.4f}, and its result says "
+                f"{float(stated):.4f}: other outputs lie there than those that were scored"
+            )
+    return sums
 
 
 def _numbers(run: Run) -> dict[str, int | float]:

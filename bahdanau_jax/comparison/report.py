@@ -5,7 +5,7 @@ The page is one HTML file that needs no network, in light and dark.
 
 import json
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -20,16 +20,20 @@ from bahdanau_jax.comparison.compare import (
     to_csv,
     to_markdown,
 )
-from bahdanau_jax.comparison.results import Configuration, Run
+from bahdanau_jax.comparison.configurations import Configuration, Run, differing
 from bahdanau_jax.comparison.sample_alignments import Sample, sample_alignments
 from bahdanau_jax.durable import write_atomically
 from bahdanau_jax.evaluation import significance
-from bahdanau_jax.evaluation.breakdown import length_limits
-from bahdanau_jax.evaluation.metrics import METRICS, by_length, higher_is_better
+from bahdanau_jax.evaluation.breakdown import length_curve
+from bahdanau_jax.evaluation.metrics import METRICS, higher_is_better
+from bahdanau_jax.evaluation.significance import Summary
+from bahdanau_jax.fields import to_json
 from bahdanau_jax.reports import plots
 from bahdanau_jax.reports.pages import render
+from bahdanau_jax.sweeps.grid import SEEDS
 from bahdanau_jax.terminal import say
 
+WIDEST = 40  # characters of two names that fit beside a chart
 PAGE, TABLE = "report.html", "results.csv"
 
 
@@ -73,13 +77,20 @@ def page(comparison: Comparison, samples: Sequence[Sample]) -> str:
         title=f"Comparison: {results.directory.name}",
         labels=[configuration.label for configuration in results.configurations],
         colours=plots.COLOURS,
-        runs=sum(len(configuration.runs) for configuration in results.configurations),
+        runs=len(results.runs),
+        several=any(len(configuration.runs) > 1 for configuration in results.configurations),
         sentences=None if test_set is None else f"{len(test_set.sources):,}",
         split=comparison.split,
         metric=METRICS[metric].shown,
         direction="more" if higher_is_better(metric) else "less",
         missing=results.missing,
-        verdicts=[pair.sentence for pair in comparison.pairs.get(metric, [])],
+        warnings=comparison.warnings,
+        verdicts=[
+            (_title(name), [pair.sentence for pair in pairs])
+            for name, pairs in comparison.pairs.items()
+            if pairs
+        ],
+        noise=_noise(comparison),
         quality_names=columns,
         quality=[_quality(comparison, c, columns) for c in results.configurations],
         differences=[_differences(*item) for item in comparison.pairs.items() if item[1]],
@@ -88,9 +99,10 @@ def page(comparison: Comparison, samples: Sequence[Sample]) -> str:
         samples=samples,
         costs=_costs(comparison),
         fronts=[chart for chart in fronts if chart],
+        cells=_cells(results.runs),
         commands=command_lines(results),
         notes=results.notes,
-        facts=_facts(run for c in results.configurations for run in c.runs),
+        facts=_facts(results.runs),
     )
 
 
@@ -108,14 +120,45 @@ def _quality(
     label, cells = configuration.label, []
     for name in columns:
         summaries = comparison.summaries[name]
-        better = METRICS[name.split("/")[1]].better
-        means = {other: summary.mean for other, summary in summaries.items()}
-        best = max(means, key=means.__getitem__)
-        if better == "lower":
-            best = min(means, key=means.__getitem__)
         text = spread(summaries[label]) if label in summaries else ""
-        cells.append((text, better != "neither" and label == best and len(means) > 1))
+        same = name not in comparison.unlike
+        cells.append((text, same and label in best(name, summaries)))
     return label, len(configuration.runs), cells
+
+
+def best(name: str, summaries: Mapping[str, Summary]) -> set[str]:
+    """Returns the labels of the best figures; none where all are equal or no direction is better.
+
+    Figures are equal if they look so: what is shown decides.
+
+    Args:
+      name: of the figure, as `test/wer`.
+      summaries: by label.
+    """
+    better = METRICS[name.split("/")[1]].better
+    if better == "neither" or not summaries:
+        return set()
+    shown = {label: spread(s).split(" ")[0] for label, s in summaries.items()}
+    first = (max if better == "higher" else min)(shown.values(), key=float)
+    labels = {label for label, text in shown.items() if text == first}
+    return set() if len(labels) == len(shown) else labels
+
+
+def _title(metric: str) -> str:
+    return f"{METRICS[metric].shown} ({'more' if higher_is_better(metric) else 'less'} is better)"
+
+
+def _noise(comparison: Comparison) -> str:
+    """Says which noise the intervals hold."""
+    pairs = [pair for pairs in comparison.pairs.values() for pair in pairs]
+    known = {source for pair in pairs for source in pair.difference.noise.sources}
+    sentences = "other test sentences (paired bootstrap, 1,000 samples, the same for all runs)"
+    seeds = "other seeds (Student's t)"
+    if known == {"sentences"}:
+        return f"Intervals hold the noise of {sentences}; that of {seeds} takes several of them."
+    if known == {"seeds"}:
+        return f"Intervals hold the noise of {seeds}; that of {sentences} isn't known."
+    return f"Intervals hold two sources of noise, where they are known: {sentences} and {seeds}."
 
 
 def _differences(metric: str, pairs: Sequence[Pair]) -> tuple[str, str, list[list[str]]]:
@@ -123,19 +166,22 @@ def _differences(metric: str, pairs: Sequence[Pair]) -> tuple[str, str, list[lis
     better = "right" if higher_is_better(metric) else "left"
     across = f"difference in {METRICS[metric].shown}; the first is better to the {better}"
     intervals, rows = [], []
-    for pair in pairs:
+    wide = any(len(pair.first + pair.second) > WIDEST for pair in pairs)
+    for number, pair in enumerate(pairs, 1):
         difference, name = pair.difference, f"{pair.first} − {pair.second}"
-        low, high = difference.low, difference.high
-        intervals.append(plots.Interval(name, difference.value, low, high))
+        if wide:
+            name = f"{number}: {name}"
+        low, high, label = difference.low, difference.high, str(number) if wide else name
+        intervals.append(plots.Interval(label, difference.value, low, high))
         rows.append(
             [
                 name,
                 f"{difference.value:.3g}",
-                _range(*difference.sentences),
-                _p(difference.seeds_p),
                 _range(low, high),
+                " and ".join(difference.noise.sources) or "unknown",
                 _p(difference.p),
                 _p(pair.adjusted_p),
+                "–" if math.isnan(pair.smallest) else f"{pair.smallest:.3g}",
             ]
         )
     return METRICS[metric].shown, plots.intervals(intervals, across), rows
@@ -179,17 +225,26 @@ def _lengths(comparison: Comparison) -> str:
     test_set, metric = comparison.test_set, comparison.metric
     if test_set is None:
         return ""
-    limits = length_limits(test_set.lengths)
     curves, names = [], []
     for configuration in comparison.results.configurations:
-        scores = []
-        for run in configuration.runs:
-            buckets = by_length(test_set.lengths, limits, comparison.sums[run.name][metric].figure)
-            names = [f"{bucket.name}\n({bucket.sentences:,})" for bucket in buckets]
-            scores.append([bucket.score for bucket in buckets])
-        by_bucket = list(zip(*scores, strict=True))
-        curves.append(_curve(configuration.label, range(len(names)), by_bucket))
-    return plots.length_curves(curves, names, f"{METRICS[metric].shown}, {test_set.name}")
+        sums = [comparison.sums[run.name][metric] for run in configuration.runs]
+        buckets = length_curve(test_set.words, sums)
+        names = [bucket.title for bucket in buckets]
+        values, low, high = zip(*(bucket.figure for bucket in buckets), strict=True)
+        curves.append(plots.Curve(configuration.label, range(len(names)), values, low, high))
+    return plots.length_curves(curves, names, f"{METRICS[metric].title}, {test_set.name}")
+
+
+def _cells(runs: Sequence[Run]) -> tuple[list[str], list[tuple[str, list[str], str]]]:
+    """Returns the fields that differ, and of each run its name, its values of them, and all."""
+    settings = [run.settings for run in runs]
+    seeds = [s for s in SEEDS if len({each.get(s) for each in settings}) > 1]
+    names = [*differing(settings), *seeds]
+    rows = [
+        (run.name, [str(run.settings.get(name, "–")) for name in names], to_json(run.config))
+        for run in runs
+    ]
+    return names, rows
 
 
 def _costs(comparison: Comparison) -> list[list[str]]:
@@ -218,7 +273,7 @@ def _front(comparison: Comparison, quantity: str, costs: dict[str, float]) -> st
     return plots.front(marks, quantity, METRICS[metric].shown)
 
 
-def _facts(runs: Iterable[Run]) -> list[tuple[str, list[str]]]:
+def _facts(runs: Sequence[Run]) -> list[tuple[str, list[str]]]:
     """Returns what the runs were made with, by its name: each different value once."""
     starts = [run.manifest for run in runs]
 
@@ -229,6 +284,7 @@ def _facts(runs: Iterable[Run]) -> list[tuple[str, list[str]]]:
         return ", ".join(f"{name} {value}" for name, value in (facts or {}).items())
 
     return [
+        ("experiment", different("experiment", listed)),
         ("code", different("git", json.dumps)),
         ("versions", different("versions", listed)),
         ("devices", different("devices", listed)),

@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bahdanau_jax.comparison.results import Configuration, TestSet
+from bahdanau_jax.comparison.configurations import Configuration
+from bahdanau_jax.comparison.results import TestSet
 
 SAMPLES = 3
 LONGEST = 16  # source tokens, so that heat maps fit side by side
@@ -37,8 +38,8 @@ class Sample(NamedTuple):
 
 def choose(test_set: TestSet) -> list[int]:
     """Returns the numbers of a few sentences: from the longest that can be drawn to the middle."""
-    short = [n for n, length in enumerate(test_set.lengths) if length <= LONGEST]
-    short.sort(key=lambda n: (-test_set.lengths[n], n))
+    short = [n for n, length in enumerate(test_set.tokens) if length <= LONGEST]
+    short.sort(key=lambda n: (-test_set.tokens[n], n))
     picked = short[: max(len(short) // 2, SAMPLES)]
     return sorted(picked[:: max(len(picked) // SAMPLES, 1)][:SAMPLES])
 

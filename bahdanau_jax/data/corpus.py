@@ -198,6 +198,11 @@ def normalize(text: str, lowercase: bool = False) -> str:
     return unicodedata.normalize("NFC", text)
 
 
+def source_text(text: str) -> str:
+    """Returns a source, normalised, as every mode reads it: nothing where it is blank."""
+    return text if text.strip() else ""
+
+
 def _open(config: DataConfig) -> Source:
     kind, _, name = config.source.partition(":")
     if kind in ("text", "tsv", "tfds") and not name:

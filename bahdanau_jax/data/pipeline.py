@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from bahdanau_jax.config import DataConfig
 from bahdanau_jax.data import file_stamps, token_store
-from bahdanau_jax.data.corpus import Corpus, Example
+from bahdanau_jax.data.corpus import Corpus, Example, source_text
 from bahdanau_jax.data.gold_links import GoldLinks
 from bahdanau_jax.data.token_store import StoreError, TokenStore
 from bahdanau_jax.data.vocabularies import Vocabularies, build_vocabularies
@@ -111,7 +111,7 @@ class Data:
         if not examples:
             raise InputError(f"the split {name} is empty; fill it, or take it away")
         source, target = self.vocabularies.source, self.vocabularies.target
-        ids = [source.encode(example.source) for example in examples]
+        ids = [source.encode(source_text(example.source)) for example in examples]
         pairs = [
             (sentence, target.encode(reference))
             for sentence, example in zip(ids, examples, strict=True)

@@ -3,13 +3,14 @@
 What can be scored from sums can be scored for any sample of the sentences, which gives intervals.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from bahdanau_jax.data.corpus import source_text
 from bahdanau_jax.data.pipeline import EvaluationSplit
-from bahdanau_jax.data.vocabularies import Vocabularies
+from bahdanau_jax.data.vocabularies import Vocabularies, Vocabulary
 from bahdanau_jax.evaluation import metrics, significance
 from bahdanau_jax.evaluation.alignment_measures import LinkCounts
 from bahdanau_jax.special_ids import UNK
@@ -23,11 +24,11 @@ class SentenceSums(NamedTuple):
 
     Attributes:
       values: float64[N, K].
-      score: float64[..., K] -> float64[...].
+      score: float64[..., K] -> float64[...], as in `metrics.METRICS`.
     """
 
     values: np.ndarray
-    score: Callable[[np.ndarray], np.ndarray]
+    score: metrics.FromSums
 
     def figure(self, numbers: Sequence[int] | None = None) -> float:
         """Returns the figure over some sentences; over all if None."""
@@ -36,17 +37,18 @@ class SentenceSums(NamedTuple):
 
 
 def sentence_sums(
-    kind: str, texts: Sequence[str], references: Sequence[Sequence[str]]
+    kind: str, texts: Sequence[str], references: Sequence[Sequence[str]], tokenize: str = "13a"
 ) -> dict[str, SentenceSums]:
-    """Computes what figures are made of.
+    """Computes what the figures of `metrics.figures` are made of.
 
     Args:
       kind: `error_rate` or `bleu`, as `evaluation.metrics`.
       texts: an output for each sentence.
       references: one or more for each sentence.
+      tokenize: BLEU's tokeniser, as `evaluation.tokenize`.
 
     Returns:
-      `wer` and `per` (`metrics.error_counts`), or `bleu` and `chrf` (sacreBLEU's defaults).
+      `wer` and `per`, or `bleu`, `chrf` and `ter`; with both `exact_match`.
     """
     if kind == "error_rate":
         return _error_rates(texts, references)
@@ -55,11 +57,28 @@ def sentence_sums(
 
     # Its own lower-level steps: the public ones start from text, for every sample again.
     streams = metrics.reference_streams(references)
-    sums_by_name = {}
-    for name, metric in (("bleu", BLEU(force=True)), ("chrf", CHRF())):
-        sums = metric._extract_corpus_statistics(list(texts), streams)
-        sums_by_name[name] = SentenceSums(np.asarray(sums, np.float64), _sacrebleu(metric))
-    return sums_by_name
+    values: dict[str, Any] = {
+        name: metric._extract_corpus_statistics(list(texts), streams)
+        for name, metric in (("bleu", BLEU(force=True, tokenize=tokenize)), ("chrf", CHRF()))
+    }
+    values["ter"] = metrics.ter_counts(texts, references)
+    values["exact_match"] = [
+        (text in known, 1) for text, known in zip(texts, references, strict=True)
+    ]
+    return _named(values)
+
+
+class Bucket(NamedTuple):
+    """A figure over the sentences of some lengths."""
+
+    name: str  # as `11-20` or `51+`
+    sentences: int
+    figure: significance.Estimate
+
+    @property
+    def title(self) -> str:
+        """The lengths and the number of sentences, on two lines."""
+        return f"{self.name}\nn={self.sentences:,}"
 
 
 class Part(NamedTuple):
@@ -76,6 +95,7 @@ def split_sums(
     split: EvaluationSplit,
     nll: np.ndarray,
     tokens: np.ndarray,
+    tokenize: str = "13a",
 ) -> dict[str, SentenceSums]:
     """Computes what each sentence of a split adds to its figures.
 
@@ -85,28 +105,23 @@ def split_sums(
       split: the split.
       nll: float64[N], nats of every reference, in the order of `EvaluationSplit.pairs`.
       tokens: int64[N], those of every reference, end marks counted.
+      tokenize: BLEU's tokeniser, as `evaluation.tokenize`.
 
     Returns:
-      The figures of `sentence_sums` and `perplexity`; with `bleu` also `ter` and `exact_match`.
+      The figures of `sentence_sums` and `perplexity`.
     """
     references = [example.references for example in split.examples]
     examples = np.repeat(np.arange(len(references)), list(map(len, references)))
     losses = np.zeros((len(references), 2))
     np.add.at(losses, examples, np.stack([nll, tokens], axis=1))
-    sums = sentence_sums(kind, texts, references)
-    if kind == "bleu":
-        right = [text in known for text, known in zip(texts, references, strict=True)]
-        matches = np.stack([right, np.ones(len(right))], axis=1).astype(np.float64)
-        sums["ter"] = SentenceSums(metrics.ter_counts(texts, references), _percent)
-        sums["exact_match"] = SentenceSums(matches, _percent)
-    return sums | {"perplexity": SentenceSums(losses, _perplexity)}
+    return sentence_sums(kind, texts, references, tokenize) | _named({"perplexity": losses})
 
 
 def link_sums(counts: Sequence[LinkCounts]) -> SentenceSums:
     """Returns what each pair adds to the alignment error rate."""
-    values = [(c.found, c.sure, c.found_sure, c.found_possible) for c in counts]
-
-    return SentenceSums(np.array(values, np.float64), _error_rate)
+    return _named({"aer": [(c.found, c.sure, c.found_sure, c.found_possible) for c in counts]})[
+        "aer"
+    ]
 
 
 def intervals(
@@ -125,9 +140,7 @@ def intervals(
     limits = {}
     for name, (values, score) in sums.items():
         (scores,) = significance.bootstrap([values], score, resamples, seed)
-        known = scores[np.isfinite(scores)]
-        low, high = np.quantile(known, [0.025, 0.975]) if known.size else (np.nan, np.nan)
-        limits[name] = float(low), float(high)
+        limits[name] = significance.quantiles(scores)
     return limits
 
 
@@ -148,6 +161,37 @@ def by_length(lengths: Sequence[int], sums: dict[str, SentenceSums]) -> list[Par
             part = parts.setdefault(bucket.name, Part(bucket.name, bucket.sentences, {}))
             part.figures[figure] = bucket.score
     return list(parts.values())
+
+
+def source_lengths(vocabulary: Vocabulary, sources: Sequence[str]) -> list[int]:
+    """Returns the lengths by which quality is shown: words of each source, at least 1.
+
+    Args:
+      vocabulary: of the source; says what a word is.
+      sources: the sentences.
+    """
+    return [max(len(vocabulary.words(source_text(source))), 1) for source in sources]
+
+
+def length_curve(lengths: Sequence[int], runs: Sequence[SentenceSums]) -> list[Bucket]:
+    """Computes a figure with its 95 % interval apart for short and long sources.
+
+    Args:
+      lengths: of all sentences, as from `source_lengths`.
+      runs: of a figure, those of each seed.
+
+    Returns:
+      The buckets that have sentences, from short to long.
+    """
+    estimates = []
+
+    def measured(numbers: list[int]) -> float:
+        samples = significance.bootstrap([run.values[numbers] for run in runs], runs[0].score)
+        estimates.append(significance.estimate([run.figure(numbers) for run in runs], samples))
+        return estimates[-1].value
+
+    buckets = metrics.by_length(lengths, length_limits(lengths), measured)
+    return [Bucket(b.name, b.sentences, e) for b, e in zip(buckets, estimates, strict=True)]
 
 
 def length_limits(lengths: Sequence[int]) -> list[int]:
@@ -199,19 +243,14 @@ def to_json(parts: Sequence[Part]) -> list[dict[str, Any]]:
     return [{"name": p.name, "sentences": p.sentences, **p.figures} for p in parts]
 
 
-def _error_rate(sums: np.ndarray) -> np.ndarray:
-    chosen, sure, chosen_sure, chosen_possible = np.moveaxis(sums, -1, 0)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return 100.0 * (1.0 - (chosen_sure + chosen_possible) / (chosen + sure))
-
-
-def _percent(sums: np.ndarray) -> np.ndarray:
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return 100.0 * sums[..., 0] / sums[..., 1]
-
-
-def _perplexity(sums: np.ndarray) -> np.ndarray:
-    return np.exp(np.minimum(sums[..., 0] / sums[..., 1], 700.0))
+def _named(values: dict[str, Any]) -> dict[str, SentenceSums]:
+    """Returns values of each sentence with the rules of the figures whose names they have."""
+    sums = {}
+    for name, rows in values.items():
+        rule = metrics.METRICS[name].from_sums
+        assert rule is not None, name
+        sums[name] = SentenceSums(np.asarray(rows, np.float64), rule)
+    return sums
 
 
 def _error_rates(
@@ -221,18 +260,10 @@ def _error_rates(
         metrics.error_counts([text.split()], [[r.split() for r in known]])
         for text, known in zip(texts, references, strict=True)
     ]
-    wrong = [(c.wrong, c.sequences) for c in counts]
-    edits = [(c.edits, c.symbols) for c in counts]
-    return {
-        "wer": SentenceSums(np.array(wrong, np.float64), _percent),
-        "per": SentenceSums(np.array(edits, np.float64), _percent),
-    }
-
-
-def _sacrebleu(metric: Any) -> Callable[[np.ndarray], np.ndarray]:
-    def score(sums: np.ndarray) -> np.ndarray:
-        rows = sums.reshape(-1, sums.shape[-1])
-        scores = [metric._compute_score_from_stats([int(x) for x in row]).score for row in rows]
-        return np.array(scores).reshape(sums.shape[:-1])
-
-    return score
+    return _named(
+        {
+            "wer": [(c.wrong, c.sequences) for c in counts],
+            "per": [(c.edits, c.symbols) for c in counts],
+            "exact_match": [(c.sequences - c.wrong, c.sequences) for c in counts],
+        }
+    )

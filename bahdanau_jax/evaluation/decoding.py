@@ -169,6 +169,8 @@ def alignment_json(vocabularies: Vocabularies, ids: list[int], output: Output) -
       ids: the source's tokens.
       output: its row i is the step that produced token i.
     """
+    if not ids:  # nothing was searched for
+        return '{"source": [], "target": [], "alignment": []}'
     target = [*output.tokens, EOS] if output.ended else output.tokens
     return json.dumps(
         {

@@ -19,6 +19,8 @@ from bahdanau_jax.model.seq2seq import Seq2Seq
 from bahdanau_jax.runtime import devices
 from bahdanau_jax.special_ids import PAD
 
+NOTHING = Output([], 0.0, np.zeros((0, 1), np.float32), True, 0.0)  # for an empty source
+
 
 class ExampleSums(NamedTuple):
     """Teacher-forced figures, one an example."""
@@ -122,9 +124,18 @@ class Evaluator:
         return [output for output in outputs if output is not None]
 
     def decode_stream(self, params: dict, sources: TokenStore) -> Iterator[tuple[int, Output]]:
-        """Yields (number in the store, output) as batches finish, the longest sentences first."""
-        for number, outputs in self.search.stream(params, sources):
-            yield number, outputs[0]
+        """Yields (number in the store, output) as batches finish, the longest sentences first.
+
+        Nothing is searched for where a source is empty: its output is empty, as `translate`'s is.
+        """
+        lengths = sources.source_lengths  # the end mark counted
+        yield from ((int(number), NOTHING) for number in np.flatnonzero(lengths == 1))
+        places = np.flatnonzero(lengths > 1)
+        if len(places) < len(sources):
+            rows = [sources.sources(np.array([n]), 1, int(lengths[n]))[0] for n in places]
+            sources = TokenStore.from_pairs([(row[:-1].tolist(), []) for row in rows])
+        for number, outputs in self.search.stream(params, sources, names=places.tolist()):
+            yield int(places[number]), outputs[0]
 
     def text(self, output: Output) -> str:
         """Returns an output as text."""
@@ -161,7 +172,8 @@ class Evaluator:
         }
         texts = [self.text(output) for output in outputs]
         references = [example.references for example in split.examples]
-        figures |= metrics.figures(self._config.evaluation.metrics, texts, references)
+        evaluation = self._config.evaluation
+        figures |= metrics.figures(evaluation.metrics, texts, references, evaluation.tokenize)
         alignments = [output.alignment for output in outputs]
         if split.alignments is not None:
             figures["alignment_accuracy"] = alignment_measures.accuracy(

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from bahdanau_jax.data.corpus import normalize
+from bahdanau_jax.data.corpus import normalize, source_text
 from bahdanau_jax.data.gold_links import GoldLinks, read_gold
 from bahdanau_jax.data.token_store import TokenStore
 from bahdanau_jax.errors import InputError
@@ -89,7 +89,7 @@ def read_links(
     """
     source, target = run.vocabularies.source, run.vocabularies.target
     lowercase = run.config.data.lowercase
-    texts = ((normalize(s, lowercase), normalize(t, lowercase)) for s, t in pairs)
+    texts = ((source_text(normalize(s, lowercase)), normalize(t, lowercase)) for s, t in pairs)
     return read_gold(path, [(source.words(s), target.words(t)) for s, t in texts], base)
 
 
@@ -106,7 +106,9 @@ def chunks(run: TrainedRun, texts: Iterable[tuple[str, str]]) -> Iterator[GivenP
     lowercase, limit = run.config.data.lowercase, run.config.data.max_length
     remaining, longer = iter(texts), 0
     while chunk := list(itertools.islice(remaining, CHUNK)):
-        prepared = [(normalize(s, lowercase), normalize(t, lowercase)) for s, t in chunk]
+        prepared = [
+            (source_text(normalize(s, lowercase)), normalize(t, lowercase)) for s, t in chunk
+        ]
         ids = [(source.encode(s), target.encode(t)) for s, t in prepared]
         longer += sum(max(map(len, pair)) > limit for pair in ids)
         yield GivenPairs(prepared, ids)

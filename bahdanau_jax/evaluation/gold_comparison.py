@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+from bahdanau_jax.data.corpus import source_text
 from bahdanau_jax.data.gold_links import GoldLinks
 from bahdanau_jax.data.pipeline import EvaluationSplit
 from bahdanau_jax.evaluation import statistical_alignment, symmetrization
@@ -110,7 +111,7 @@ def align_pairs(run: TrainedRun, given: GivenPairs) -> Iterator[WordAlignment]:
 
 
 def _texts(split: EvaluationSplit) -> list[tuple[str, str]]:
-    return [(example.source, example.references[0]) for example in split.examples]
+    return [(source_text(example.source), example.references[0]) for example in split.examples]
 
 
 def count_methods(alignments: Iterable[WordAlignment], gold: Sequence[GoldLinks]) -> GoldComparison:

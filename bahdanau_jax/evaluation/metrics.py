@@ -13,6 +13,47 @@ from rapidfuzz.distance import Levenshtein
 
 _BOTH = ("error_rate", "bleu")
 
+FromSums = Callable[[np.ndarray], np.ndarray]  # sums float64[..., K] -> figures float64[...]
+
+
+def percent(sums: np.ndarray) -> np.ndarray:
+    """Returns a rate in percent, `float64[...]`, of `[..., (part, whole)]`; nan of no whole."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return 100.0 * sums[..., 0] / sums[..., 1]
+
+
+def _ratio(sums: np.ndarray) -> np.ndarray:
+    return percent(sums) / 100.0
+
+
+def _perplexity(sums: np.ndarray) -> np.ndarray:
+    return np.exp(np.minimum(_ratio(sums), 700.0))
+
+
+def _alignment_error(sums: np.ndarray) -> np.ndarray:
+    chosen, sure, chosen_sure, chosen_possible = np.moveaxis(sums, -1, 0)
+    right = np.stack([chosen_sure + chosen_possible, chosen + sure], axis=-1)
+    return 100.0 - percent(right)
+
+
+def _bleu(sums: np.ndarray) -> np.ndarray:
+    from sacrebleu.metrics.bleu import BLEU
+
+    return _sacrebleu(BLEU(force=True), sums)
+
+
+def _chrf(sums: np.ndarray) -> np.ndarray:
+    from sacrebleu.metrics.chrf import CHRF
+
+    return _sacrebleu(CHRF(), sums)
+
+
+def _sacrebleu(metric: Any, sums: np.ndarray) -> np.ndarray:
+    # Its lower-level step: the public ones start from text, for every sample again.
+    rows = sums.reshape(-1, sums.shape[-1])
+    scores = [metric._compute_score_from_stats([int(x) for x in row]).score for row in rows]
+    return np.array(scores).reshape(sums.shape[:-1])
+
 
 class Metric(NamedTuple):
     """A figure of a split, and all that is said of it anywhere.
@@ -21,11 +62,11 @@ class Metric(NamedTuple):
       name: in results, as `wer`.
       shown: its name for people.
       unit: empty where it has none.
-      better: which direction is better.
+      better: which direction is better; `neither` of what only describes.
       kinds: the values of `evaluation.metrics` with which it is computed for every split; none
         where it takes alignments that are known or gold links.
-      compared: whether configurations are compared by it; by the first of a kind, a comparison
-        decides.
+      from_sums: computes it from sums over sentences (`breakdown.SentenceSums`); None where it
+        isn't made of such sums.
       in_tables: whether it stands in a comparison's tables.
     """
 
@@ -34,7 +75,7 @@ class Metric(NamedTuple):
     unit: str
     better: Literal["higher", "lower", "neither"]
     kinds: tuple[str, ...] = ()
-    compared: bool = False
+    from_sums: FromSums | None = None
     in_tables: bool = True
 
     @property
@@ -44,35 +85,47 @@ class Metric(NamedTuple):
 
 
 # In the order of a table's columns. A row here is the whole of a metric but for its computation:
-# `figures` below, and `breakdown.sentence_sums` if it is compared. Those of a kind may be
-# `train.metric`: `validation.py` lists them too.
+# `figures` below, and `breakdown.sentence_sums` if it has `from_sums`. Those of a kind may be
+# `train.metric`, if they are in tables: `validation.py` lists them too.
 METRICS = {
     metric.name: metric
     for metric in (
-        Metric("wer", "WER", "%", "lower", ("error_rate",), compared=True),
-        Metric("per", "PER", "%", "lower", ("error_rate",), compared=True),
-        Metric("bleu", "BLEU", "", "higher", ("bleu",), compared=True),
-        Metric("chrf", "chrF", "", "higher", ("bleu",), compared=True),
-        Metric("ter", "TER", "%", "lower", ("bleu",)),
-        Metric("exact_match", "exact match", "%", "higher", _BOTH),
-        Metric("nll_per_token", "nats per token", "", "lower", _BOTH, compared=True),
-        Metric("aer", "AER", "%", "lower"),
+        Metric("wer", "WER", "%", "lower", ("error_rate",), percent),
+        Metric("per", "PER", "%", "lower", ("error_rate",), percent),
+        Metric("bleu", "BLEU", "", "higher", ("bleu",), _bleu),
+        Metric("chrf", "chrF", "", "higher", ("bleu",), _chrf),
+        Metric("ter", "TER", "%", "lower", ("bleu",), percent),
+        Metric("exact_match", "exact match", "%", "higher", _BOTH, percent),
+        Metric("nll_per_token", "nats per token", "", "lower", _BOTH, _ratio),
+        Metric("aer", "AER", "%", "lower", (), _alignment_error),
         Metric("alignment_accuracy", "alignment accuracy", "%", "higher"),
         Metric("entropy", "entropy", "nats", "neither"),
         Metric("end_weight", "end weight", "%", "neither"),
         Metric("unattended", "unattended", "%", "neither"),
         Metric("offset", "offset", "positions", "neither"),
-        Metric("bleu_lowercase", "lowercased BLEU", "", "higher", ("bleu",), in_tables=False),
+        Metric("bleu_lowercase", "lowercased BLEU", "", "higher", ("bleu",), _bleu, False),
+        Metric("loss", "training loss", "", "lower", in_tables=False),
+        Metric("perplexity", "perplexity", "", "lower", _BOTH, _perplexity, False),
         Metric("alignment_precision", "alignment precision", "%", "higher", in_tables=False),
         Metric("alignment_recall", "alignment recall", "%", "higher", in_tables=False),
+        Metric("aer_at_offset", "AER at the offset", "%", "lower", in_tables=False),
+        Metric("aer_diagonal", "AER of the diagonal", "%", "neither", in_tables=False),
+        Metric("aer_uniform", "AER of uniform weights", "%", "neither", in_tables=False),
+        Metric("sentences", "sentences", "", "neither", _BOTH, in_tables=False),
+        Metric("unended", "unended outputs", "", "neither", _BOTH, in_tables=False),
     )
 }
 
 
+def direction(name: str) -> Literal["higher", "lower", "neither"] | None:
+    """Returns which direction of a figure, as `bleu` or `test/bleu`, is better; None: unknown."""
+    metric = METRICS.get(name.rsplit("/", 1)[-1])
+    return None if metric is None else metric.better
+
+
 def higher_is_better(name: str) -> bool:
     """Returns whether a higher value of a figure, as `bleu` or `test/bleu`, is the better one."""
-    metric = METRICS.get(name.rsplit("/", 1)[-1])
-    return metric is not None and metric.better == "higher"
+    return direction(name) == "higher"
 
 
 def compared(kind: str) -> list[Metric]:
@@ -80,12 +133,19 @@ def compared(kind: str) -> list[Metric]:
 
     Args:
       kind: `error_rate` or `bleu`, as `evaluation.metrics`.
+
+    Returns:
+      Those in tables that have a direction; a split may lack those that take known alignments.
     """
-    return [metric for metric in METRICS.values() if metric.compared and kind in metric.kinds]
+    return [
+        metric
+        for metric in METRICS.values()
+        if metric.in_tables and metric.better != "neither" and kind in (metric.kinds or (kind,))
+    ]
 
 
 def figures(
-    kind: str, texts: Sequence[str], references: Sequence[Sequence[str]]
+    kind: str, texts: Sequence[str], references: Sequence[Sequence[str]], tokenize: str = "13a"
 ) -> dict[str, float | str]:
     """Computes the metrics of outputs.
 
@@ -93,6 +153,7 @@ def figures(
       kind: `error_rate` (PER, WER) or `bleu` (BLEU, chrF and TER, with sacreBLEU's signatures).
       texts: an output for each sentence.
       references: one or more for each sentence.
+      tokenize: BLEU's tokeniser, as `evaluation.tokenize`.
 
     Returns:
       Figures by name, the share of exact matches among them. `bleu_lowercase` ignores case, for
@@ -104,7 +165,7 @@ def figures(
         )
         return {"per": counts.per, "wer": counts.wer, "exact_match": 100.0 - counts.wer}
     computed: dict[str, float | str] = {}
-    for name, (score, signature) in text_scores(texts, references).items():
+    for name, (score, signature) in text_scores(texts, references, tokenize).items():
         computed[name], computed[f"{name}_signature"] = score, signature
     computed["exact_match"] = match_counts(texts, references).exact_match
     return computed
@@ -215,17 +276,17 @@ class TextScore(NamedTuple):
 
 
 def text_scores(
-    hypotheses: Sequence[str],
-    references: Sequence[Sequence[str]],
+    hypotheses: Sequence[str], references: Sequence[Sequence[str]], tokenize: str = "13a"
 ) -> dict[str, TextScore]:
     """Computes corpus BLEU, chrF and TER by sacreBLEU (Post 2018).
 
     Args:
       hypotheses: one text for each sentence, detokenised.
       references: one or more texts for each sentence; their number may differ.
+      tokenize: BLEU's tokeniser, as `evaluation.tokenize`.
 
     Returns:
-      `bleu` (tokenised as mteval-v13a does), `bleu_lowercase` (which ignores case), `chrf`, `ter`.
+      `bleu`, `bleu_lowercase` (which ignores case), `chrf`, `ter`.
 
     Raises:
       ValueError: there is no sentence, the numbers of sentences differ, or one has no reference.
@@ -238,8 +299,8 @@ def text_scores(
         raise ValueError("needs as many sentences as lists of references, and none of them empty")
     streams = reference_streams(references)
     metrics = {
-        "bleu": BLEU(force=True),
-        "bleu_lowercase": BLEU(lowercase=True, force=True),
+        "bleu": BLEU(force=True, tokenize=tokenize),
+        "bleu_lowercase": BLEU(lowercase=True, force=True, tokenize=tokenize),
         "chrf": CHRF(),
         "ter": TER(case_sensitive=True),
     }

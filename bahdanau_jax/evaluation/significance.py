@@ -14,6 +14,8 @@ from scipy import special
 
 RESAMPLES = 1000
 CONFIDENCE = 0.95
+POWER = 0.8  # chance that a true difference of the smallest size is found
+_DRAWS = 10_000  # of a Monte Carlo integration
 _CHUNK = 100  # resamples at a time: their counts are an array of so many rows
 
 Score = Callable[[np.ndarray], np.ndarray]  # sums float64[..., K] -> figures float64[...]
@@ -27,25 +29,86 @@ class Summary(NamedTuple):
     count: int
 
 
+class Noise(NamedTuple):
+    """How far a mean over seeds, or a difference of two, may be off.
+
+    Attributes:
+      sentences: variance between samples of the test sentences; None: not known.
+      seeds: of each system the variance of its mean over seeds; empty: not known.
+      freedoms: of each system's variance.
+    """
+
+    sentences: float | None
+    seeds: tuple[float, ...] = ()
+    freedoms: tuple[int, ...] = ()
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The sources that are known, of `sentences` and `seeds`."""
+        return ("sentences",) * (self.sentences is not None) + ("seeds",) * bool(self.seeds)
+
+    @property
+    def variance(self) -> float:
+        """The sum over the sources; NaN where none is known."""
+        return (self.sentences or 0.0) + sum(self.seeds) if self.sources else math.nan
+
+    def reach(self) -> float:
+        """Returns half the width of the 95 % interval."""
+        reach = _reach(np.array(self.seeds), self, (1 + CONFIDENCE) / 2)
+        return float(reach) if self.sources else math.nan
+
+    def smallest(self, comparisons: int = 1) -> float:
+        """Returns the smallest difference that is found with a power of 80 %.
+
+        A true difference d is found where d + ε exceeds the reach of its interval. With one seed
+        the reach is known, and d = (z_{1-α/2} + z_0.8) σ (Bloom 1995, "Minimum Detectable
+        Effects").
+        With more it varies as the estimated variances do, σ² χ²_f / f (Welch 1947): then d is the
+        0.8 quantile of reach - ε over both, by Monte Carlo integration, so that the power
+        (Cohen 1988, "Statistical Power Analysis for the Behavioral Sciences", 1.2) is 0.8.
+        The variances that were found stand for the true ones.
+
+        Args:
+          comparisons: among which the difference has to hold: α = 0.05 / comparisons, the bound
+            that Holm's adjustment sets its smallest p value.
+        """
+        share = 1 - (1 - CONFIDENCE) / 2 / max(comparisons, 1)
+        deviation = math.sqrt(self.variance)
+        if not sum(self.seeds):
+            return float(special.ndtri(share) + special.ndtri(POWER)) * deviation
+        generator = np.random.default_rng(0)
+        freedoms = np.array(self.freedoms)
+        draws = generator.chisquare(freedoms, (_DRAWS, len(freedoms))) / freedoms
+        reach = _reach(np.array(self.seeds) * draws, self, share)
+        error = deviation * generator.standard_normal(_DRAWS)
+        return float(np.quantile(reach - error, POWER))
+
+
 class Difference(NamedTuple):
     """How much two systems differ, first minus second, and how sure that is.
 
     Attributes:
       value: difference of the means over seeds.
-      sentences: limits of the 95 % interval over samples of test sentences; NaN where unknown.
-      seeds_p: p of Welch's test over seeds; NaN where a system has one seed.
-      low, high: limits of the 95 % interval over both.
-      p: two-sided, over both.
+      low, high: limits of the 95 % interval over the sources of noise that are known; else NaN.
+      p: two-sided, over the same.
       seeds: of the system that has fewer.
+      noise: what it may be off by.
     """
 
     value: float
-    sentences: tuple[float, float]
-    seeds_p: float
     low: float
     high: float
     p: float
     seeds: int
+    noise: Noise
+
+
+class Estimate(NamedTuple):
+    """A mean over seeds and its 95 % interval; limits are NaN where no noise is known."""
+
+    value: float
+    low: float
+    high: float
 
 
 def summary(figures: Sequence[float]) -> Summary:
@@ -105,8 +168,8 @@ def difference(
 ) -> Difference:
     """Compares two systems by their seeds and, where there are samples, by their sentences.
 
-    The interval over both adds the variances of the two sources, with Satterthwaite's degrees of
-    freedom for what comes from the seeds. With one seed, its noise is unknown and left out.
+    The interval adds the variances of the two sources, with Satterthwaite's degrees of freedom for
+    what comes from the seeds. With one seed, its noise is unknown and left out.
 
     Args:
       first: a figure of each seed of one system, at least one.
@@ -118,25 +181,41 @@ def difference(
       The difference, first minus second.
     """
     a, b = summary(first), summary(second)
-    value = a.mean - b.mean
-    sampled, limits = 0.0, (math.nan, math.nan)
+    value, samples = a.mean - b.mean, None
     if first_samples is not None and second_samples is not None:
-        differences = first_samples.mean(axis=0) - second_samples.mean(axis=0)
-        sampled = float(differences.var(ddof=1))
-        low, high = np.quantile(differences, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
-        limits = (float(low), float(high))
-    enough = a.count > 1 and b.count > 1
-    parts = [s.deviation**2 / s.count if enough else 0.0 for s in (a, b)]
-    freedom = _satterthwaite(parts, [a.count - 1, b.count - 1])
-    seeds_p = _p(value, sum(parts), freedom) if enough else math.nan
-    variance = sum(parts) + sampled
-    # The bootstrap's variance counts as known; the seeds' has the freedom of their number.
-    total = freedom * (variance / sum(parts)) ** 2 if sum(parts) > 0 else math.inf
-    known = variance > 0 or enough or first_samples is not None
-    reach = _quantile(total) * math.sqrt(variance) if known else math.nan
-    p = _p(value, variance, total) if known else math.nan
-    fewer = min(a.count, b.count)
-    return Difference(value, limits, seeds_p, value - reach, value + reach, p, fewer)
+        samples = first_samples.mean(axis=0) - second_samples.mean(axis=0)
+    noise = _noise([a, b], samples)
+    if value and noise.variance == 0 and "sentences" not in noise.sources:
+        noise = Noise(None)  # a few equal figures say nothing of the noise
+    reach, fewer = noise.reach(), min(a.count, b.count)
+    return Difference(value, value - reach, value + reach, _p(value, noise), fewer, noise)
+
+
+def estimate(figures: Sequence[float], samples: np.ndarray | None = None) -> Estimate:
+    """Returns a system's mean over seeds and its 95 % interval.
+
+    That of one run are the quantiles of the samples, which stay within what the figure can be; that
+    of several is by the variances, as of `difference`.
+
+    Args:
+      figures: one a seed, at least one.
+      samples: float64[seeds, R] from `bootstrap`.
+    """
+    of_seeds = summary(figures)
+    if samples is not None and of_seeds.count == 1:
+        limits = quantiles(samples[0])
+        return Estimate(of_seeds.mean, *limits)
+    noise = _noise([of_seeds], None if samples is None else samples.mean(axis=0))
+    return Estimate(of_seeds.mean, of_seeds.mean - noise.reach(), of_seeds.mean + noise.reach())
+
+
+def quantiles(samples: np.ndarray) -> tuple[float, float]:
+    """Returns the limits that hold 95 % of the finite samples, float64[R]; NaN without one."""
+    known = samples[np.isfinite(samples)]
+    if not known.size:
+        return math.nan, math.nan
+    low, high = np.quantile(known, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
+    return float(low), float(high)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -156,21 +235,51 @@ def holm(p_values: Sequence[float]) -> list[float]:
     return adjusted
 
 
-def _satterthwaite(parts: Sequence[float], freedoms: Sequence[int]) -> float:
-    below = sum(part**2 / freedom for part, freedom in zip(parts, freedoms, strict=True) if part)
-    return sum(parts) ** 2 / below if below else math.inf
+def _noise(systems: Sequence[Summary], samples: np.ndarray | None) -> Noise:
+    """Takes the noise from samples of the sentences, float64[R], and from several seeds."""
+    sampled = None if samples is None else float(samples.var(ddof=1))
+    if not all(system.count > 1 for system in systems):
+        return Noise(sampled)
+    parts = tuple(system.deviation**2 / system.count for system in systems)
+    return Noise(sampled, parts, tuple(system.count - 1 for system in systems))
 
 
-def _p(value: float, variance: float, freedom: float) -> float:
-    """Returns the two-sided p of Student's t for a difference of this variance."""
+def _freedom(seeds: np.ndarray, noise: Noise) -> np.ndarray:
+    """Returns the degrees of freedom of a noise, float64[...] (Satterthwaite 1946).
+
+    The bootstrap's variance counts as known; the seeds' has the freedom of their number.
+
+    Args:
+      seeds: float64[..., systems], in place of `noise.seeds`.
+      noise: the rest of it.
+    """
+    variance = (noise.sentences or 0.0) + seeds.sum(axis=-1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        freedom = variance**2 / (seeds**2 / np.array(noise.freedoms)).sum(axis=-1)
+    return np.where(seeds.sum(axis=-1) > 0, freedom, np.inf)
+
+
+def _reach(seeds: np.ndarray, noise: Noise, share: float) -> np.ndarray:
+    """Returns how far an interval reaches to a side, float64[...].
+
+    Args:
+      seeds: as of `_freedom`.
+      noise: as of `_freedom`.
+      share: of the distribution, below the interval's upper end.
+    """
+    deviation = np.sqrt((noise.sentences or 0.0) + seeds.sum(axis=-1))
+    return _quantile(share, _freedom(seeds, noise)) * deviation
+
+
+def _p(value: float, noise: Noise) -> float:
+    """Returns the two-sided p of Student's t for a difference of this noise."""
+    variance = noise.variance
     if variance <= 0:
         return 1.0 if value == 0 else 0.0
-    t = abs(value) / math.sqrt(variance)
-    if math.isinf(freedom):
-        return float(2 * special.ndtr(-t))
-    return float(2 * special.stdtr(freedom, -t))
+    t, freedom = abs(value) / math.sqrt(variance), float(_freedom(np.array(noise.seeds), noise))
+    return float(2 * (special.ndtr(-t) if math.isinf(freedom) else special.stdtr(freedom, -t)))
 
 
-def _quantile(freedom: float) -> float:
-    upper = (1 + CONFIDENCE) / 2
-    return float(special.ndtri(upper) if math.isinf(freedom) else special.stdtrit(freedom, upper))
+def _quantile(share: float, freedom: np.ndarray) -> np.ndarray:
+    finite = np.where(np.isinf(freedom), 1.0, freedom)
+    return np.where(np.isinf(freedom), special.ndtri(share), special.stdtrit(finite, share))

@@ -1,17 +1,34 @@
 """The mode `evaluate`: the figures of a split, on standard output and in the workdir."""
 
+import dataclasses
 from pathlib import Path
 
+from bahdanau_jax.config import DecodeConfig
+from bahdanau_jax.evaluation import tokenizers
 from bahdanau_jax.evaluation.gold_comparison import with_gold
 from bahdanau_jax.evaluation.trained_run import TrainedRun, open_run_split
 from bahdanau_jax.reports import evaluation_report
 from bahdanau_jax.terminal import say
+from bahdanau_jax.workdir.directory import read_config
+from bahdanau_jax.workdir.selection import Average, Selection
+
+OTHERWISE = "evaluated"  # in the workdir: outputs and figures of other settings than the run's own
+SIZES = ("batch_size",)  # fields of `decode` that change no output
 
 
 def evaluate(
-    run: TrainedRun, directory: Path, name: str, gold: str | None = None, base: int | None = None
+    run: TrainedRun,
+    directory: Path,
+    name: str,
+    gold: str | None = None,
+    base: int | None = None,
+    checkpoint: Selection = "best",
 ) -> None:
     """Evaluates a split; prints its figures, whole and in parts.
+
+    Outputs and figures are the run's own if they come from its best checkpoint and are searched for
+    as it says. All others are written to a folder named by what differs: a comparison reads the
+    run's own, beside its result.
 
     Args:
       run: the trained model.
@@ -19,13 +36,37 @@ def evaluate(
       name: of the split.
       gold: path of gold links, which take the place of the data set's own; None: those.
       base: as of `read_gold`.
+      checkpoint: the one whose parameters the run has.
 
     Raises:
-      InputError: the split or the links can't be read.
+      InputError: the split, the links or BLEU's tokeniser can't be used.
     """
+    tokenizers.check(run.config.evaluation)
     split = open_run_split(directory, run.config, name, say)
+    references = (text for example in split.examples for text in example.references)
+    if advice := tokenizers.advice(run.config.evaluation, references):
+        say(advice)
     if gold is not None:
         split = with_gold(run, split, gold, base)
-    figures, _ = evaluation_report.evaluate_split(run, directory, split)
+    place = directory
+    if other := _other(read_config(directory).decode, run.config.decode, checkpoint):
+        place = directory / OTHERWISE / other
+        say(f"not the settings of the run itself: outputs and figures go to {place}")
+    figures, _ = evaluation_report.evaluate_split(run, place, split)
     evaluation_report.print_figures(split.name, figures)
-    evaluation_report.print_parts(directory, split.name)
+    evaluation_report.print_parts(place, split.name)
+
+
+def _other(own: DecodeConfig, used: DecodeConfig, checkpoint: Selection) -> str:
+    """Returns what differs from a run's own settings, as a folder's name; empty if nothing does."""
+    before = dataclasses.asdict(own)
+    parts = [
+        f"{field}={value}"
+        for field, value in dataclasses.asdict(used).items()
+        if value != before[field] and field not in SIZES
+    ]
+    if isinstance(checkpoint, Average):
+        parts.append(f"checkpoint=average:{checkpoint.count}")
+    elif checkpoint != "best":
+        parts.append(f"checkpoint={checkpoint}")
+    return ",".join(parts)

@@ -18,7 +18,7 @@ from bahdanau_jax.data.vocabularies import Vocabularies
 from bahdanau_jax.errors import InputError
 from bahdanau_jax.model import attention, decoder, encoder, kernels
 from bahdanau_jax.model.seq2seq import Seq2Seq, initial_params
-from bahdanau_jax.modes.origins import choices
+from bahdanau_jax.modes.origins import FOLLOWED, choices
 from bahdanau_jax.modes.work import Size, step_work, tanh_count
 from bahdanau_jax.runtime import devices
 from bahdanau_jax.terminal import say
@@ -51,7 +51,9 @@ def explain(config: Config, directory: Path, stream: TextIO) -> None:
     sizes = vocabulary_sizes(config.data, directory)
     model = Seq2Seq(config.model, sizes.source, sizes.target)
     size = largest_batch(config, sizes.target)
-    print("Choices, and where each value or form stands", file=stream)
+    paper = FOLLOWED.get(config.follows)
+    follows = f"; the experiment follows {paper}" if paper else ""
+    print(f"Choices, and where each value or form stands{follows}", file=stream)
     shown = [(field, _value(value), origin) for field, value, origin in choices(config)]
     _print_table(shown, "lll", stream)
     print(f"\nKernels on a device of kind {kernels.platform()}", file=stream)

@@ -1,5 +1,6 @@
 """Where each choice of a configuration comes from: the paper and its section, or this project."""
 
+import re
 from typing import Any, NamedTuple
 
 from bahdanau_jax.config import Config
@@ -10,6 +11,8 @@ PAPER = "Bahdanau et al. 2014"
 LUONG = "Luong et al. 2015"
 OURS = "this project"
 NONE = f"{PAPER}: none"
+FOLLOWED = {"bahdanau_2014": PAPER, "luong_2015": LUONG}  # by the value of `follows`
+_PAPERS = tuple(FOLLOWED.values())
 
 # For each field the values that stand somewhere; `None` is for all the others.
 ORIGINS: dict[str, dict[Any, str]] = {
@@ -139,7 +142,8 @@ class Choice(NamedTuple):
 def choices(config: Config) -> list[Choice]:
     """Returns the choices that have an effect, each with where it comes from.
 
-    Equality is all that is looked at: a size that happens to be a paper's is named as the paper's.
+    A paper whose setting can be followed is named only by an experiment that says that it follows
+    it (`follows`): a size that happens to be a paper's is this project's elsewhere.
 
     Args:
       config: validated.
@@ -152,8 +156,26 @@ def choices(config: Config) -> list[Choice]:
         *(count for count in OFF_AT_ZERO if not value_of(config, count)),
     }
     return [
-        Choice(field, value, origins.get(value, origins.get(None, OURS)))
+        Choice(field, value, _origin(origins.get(value, origins.get(None, OURS)), value, config))
         for field, origins in ORIGINS.items()
         if field not in hidden
         for value in [value_of(config, field)]
     ]
+
+
+def _origin(stated: str, value: Any, config: Config) -> str:
+    """Returns of an origin what holds for an experiment, by the paper that it follows.
+
+    Args:
+      stated: an entry of `ORIGINS`: papers and what they say, with semicolons between.
+      value: of the field. A name or a switch has a form, which is said without the paper too; a
+        number is only a number.
+      config: its `follows` is read.
+    """
+    parts = re.split(f"; (?={'|'.join(_PAPERS)})", stated)
+    followed = FOLLOWED.get(config.follows)
+    kept = [p for p in parts if not p.startswith(_PAPERS) or (followed and p.startswith(followed))]
+    if kept:
+        return "; ".join(kept)
+    form = parts[0].partition(": ")[2]
+    return form if form and isinstance(value, str | bool) else OURS

@@ -15,7 +15,7 @@ from typing import Any, BinaryIO, NamedTuple, TextIO
 
 import numpy as np
 
-from bahdanau_jax.data.corpus import normalize
+from bahdanau_jax.data.corpus import normalize, source_text
 from bahdanau_jax.data.gold_links import format_line
 from bahdanau_jax.data.token_store import TokenStore
 from bahdanau_jax.data.vocabularies import Vocabulary
@@ -24,16 +24,13 @@ from bahdanau_jax.evaluation.alignment_measures import argmax_links
 from bahdanau_jax.evaluation.decoding import Output, alignment_json
 from bahdanau_jax.evaluation.trained_run import TrainedRun, open_ensemble
 from bahdanau_jax.evaluation.word_alignment import WordAlignment, word_alignment
-from bahdanau_jax.lines import InOrder, chunks, open_input, open_output, read_lines
+from bahdanau_jax.lines import InOrder, chunks, one_column, open_input, open_output, read_lines
 from bahdanau_jax.special_ids import UNK
 from bahdanau_jax.terminal import Counter, counted, say
 from bahdanau_jax.workdir.selection import Selection
 
 CHUNK = 4096  # lines that are sorted by length and decoded together, at most
 Lexicon = dict[str, str]  # source word -> target word
-
-# What some program takes for the end of a line or of a column becomes a space in an output.
-_ONE_COLUMN = str.maketrans(dict.fromkeys("\t\n\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029", " "))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -170,7 +167,7 @@ def translate(
 
 def encode(run: TrainedRun, text: str) -> list[int]:
     """Returns the ids of a line that `normalize` returned, none if it is blank."""
-    return run.vocabularies.source.encode(text) if text.strip() else []
+    return run.vocabularies.source.encode(source_text(text))
 
 
 def _beginnings(
@@ -215,7 +212,7 @@ def _output_lines(
                 alignment = format_line(argmax_links(words.weights))
             elif wanted.alignments:
                 alignment = alignment_json(run.vocabularies, ids, output)
-        made = made.translate(_ONE_COLUMN)
+        made = one_column(made)
         texts.append(f"{rank}\t{output.score:.4f}\t{made}\n" if wanted.nbest else f"{made}\n")
         alignments.append(f"{alignment or EMPTY[wanted.alignments]}\n")
     return "".join(texts), "".join(alignments) if wanted.alignments else ""

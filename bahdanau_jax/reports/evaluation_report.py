@@ -7,6 +7,7 @@ from typing import Any
 
 import jax
 
+from bahdanau_jax.data.corpus import source_text
 from bahdanau_jax.data.pipeline import EvaluationSplit
 from bahdanau_jax.durable import write_atomically
 from bahdanau_jax.evaluation import breakdown, metrics, significance
@@ -14,6 +15,7 @@ from bahdanau_jax.evaluation.decoding import Output, alignment_json
 from bahdanau_jax.evaluation.evaluator import Measured
 from bahdanau_jax.evaluation.gold_comparison import GoldComparison, compare_with_gold
 from bahdanau_jax.evaluation.trained_run import TrainedRun, open_run_data
+from bahdanau_jax.lines import one_column
 from bahdanau_jax.special_ids import EOS
 from bahdanau_jax.terminal import say, say_nothing
 from bahdanau_jax.workdir import metrics_log
@@ -88,7 +90,7 @@ def draw(run: TrainedRun, directory: Path, split: EvaluationSplit, outputs: list
     shown = [
         (len(output.tokens), number)
         for number, output in enumerate(outputs)
-        if output.ended and max(output.alignment.shape) <= LONGEST_DRAWN
+        if output.ended and len(output.alignment) and max(output.alignment.shape) <= LONGEST_DRAWN
     ]
     source_side, target_side = run.vocabularies.source, run.vocabularies.target
     alignments = []
@@ -149,11 +151,11 @@ def write_outputs(
     A line of alignments has the tokens of both sides, their end marks too, and the weights, one
     list a step: row i is the step that produced token i.
     """
-    lines = [run.evaluator.text(output) + "\n" for output in measured.outputs]
+    lines = [one_column(run.evaluator.text(output)) + "\n" for output in measured.outputs]
     _write(directory / OUTPUTS / f"{split.name}.txt", lines)
     source = run.vocabularies.source
     lines = [
-        alignment_json(run.vocabularies, source.encode(example.source), output) + "\n"
+        alignment_json(run.vocabularies, source.encode(source_text(example.source)), output) + "\n"
         for example, output in zip(split.examples, measured.outputs, strict=True)
     ]
     _write(directory / ALIGNMENTS / f"{split.name}.jsonl", lines)
@@ -178,10 +180,11 @@ def write_parts(
     # Imported here: Matplotlib would make every start longer.
     from bahdanau_jax.reports import plots
 
-    kind = run.config.evaluation.metrics
+    kind, tokenize = run.config.evaluation.metrics, run.config.evaluation.tokenize
     texts = [run.evaluator.text(output) for output in measured.outputs]
-    sums = breakdown.split_sums(kind, texts, split, *measured.likelihood)
-    lengths = [len(run.vocabularies.source.words(example.source)) for example in split.examples]
+    sums = breakdown.split_sums(kind, texts, split, *measured.likelihood, tokenize)
+    sources = [example.source for example in split.examples]
+    lengths = breakdown.source_lengths(run.vocabularies.source, sources)
     with_links = dict(sums)
     if comparison is not None:
         with_links["aer"] = breakdown.link_sums(comparison.argmax)
@@ -200,13 +203,13 @@ def write_parts(
     folder = directory / EVALUATION
     _write(folder / f"{split.name}.json", [metrics_log.to_json(parts)])
     metric = metrics.compared(kind)[0]
-    limits = breakdown.length_limits(lengths)
-    buckets = metrics.by_length(lengths, limits, sums[metric.name].figure)
+    buckets = breakdown.length_curve(lengths, [sums[metric.name]])
     plots.by_length(
         folder / f"{split.name}-length.png",
-        [f"{bucket.name}\nn={bucket.sentences}" for bucket in buckets],
-        {split.name: [bucket.score for bucket in buckets]},
+        [bucket.title for bucket in buckets],
+        {split.name: [bucket.figure.value for bucket in buckets]},
         metric.title,
+        {split.name: [(bucket.figure.low, bucket.figure.high) for bucket in buckets]},
     )
 
 
@@ -231,5 +234,5 @@ def _number(value: float | str) -> str:
 
 
 def _write(path: Path, lines: Sequence[str]) -> None:
-    path.parent.mkdir(exist_ok=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(path, "".join(lines))

@@ -23,6 +23,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 WIDTH, HEIGHT = 640, 300  # pixels of a chart, before the page scales it
 COLOURS = 8
+LENGTH = "source length in words"
 ROW = 24  # pixels of a row of `intervals`
 
 # Stand in the drawing for the page's variables.
@@ -87,7 +88,7 @@ def length_curves(curves: Sequence[Curve], lengths: Sequence[str], quantity: str
     Returns:
       An `<svg>` element.
     """
-    across = "source tokens (sentences)"
+    across = f"{LENGTH}, n sentences"
     figure, axes = _chart(across, quantity)
     axes.set_xticks(range(len(lengths)), lengths, parse_math=False)
     return _element(figure, _draw(axes, curves, across, lengths), f"{quantity} by {across}")
@@ -161,6 +162,7 @@ def by_length(
     lengths: Sequence[str],
     scores: Mapping[str, Sequence[float]],
     quantity: str,
+    limits: Mapping[str, Sequence[tuple[float, float]]] | None = None,
 ) -> None:
     """Draws a score against the source's length (Bahdanau et al. 2014, Figure 2), into a file.
 
@@ -171,6 +173,7 @@ def by_length(
       lengths: names of the buckets, at least one, perhaps with the number of their sentences.
       scores: of each system, one a bucket.
       quantity: what the score is, as `BLEU`.
+      limits: of each system's 95 % intervals, one a bucket; None: none are drawn.
 
     Raises:
       ValueError: there is no bucket, or a system has more or fewer scores.
@@ -187,8 +190,11 @@ def by_length(
             axes.bar(places, system, label=name)
         else:
             axes.plot(places, system, label=name, marker="o")
+        if limits:
+            low, high = zip(*limits[name], strict=True)
+            axes.vlines(places, low, high, color="black", linewidth=1, label="95 % interval")
     axes.set_xticks(places, lengths)
-    axes.set_xlabel("source length, and number of sentences")
+    axes.set_xlabel(f"{LENGTH}, n sentences")
     axes.set_ylabel(quantity, parse_math=False)
     for text in axes.legend(frameon=False).get_texts():
         text.set_parse_math(False)

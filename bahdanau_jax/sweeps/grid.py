@@ -31,6 +31,8 @@ SWEEPS = "SWEEPS"  # the name under which an experiment file offers named sweeps
 LONGEST_NAME = 120  # characters of a cell's name; file systems take 255 bytes
 MOST_CELLS = 10_000
 
+SEEDS = ("seed", "data.seed")  # fields whose values repeat a configuration
+
 Point = dict[str, Value]  # values by the field's path
 
 
@@ -56,12 +58,14 @@ class Cell:
       values: the fields that the sweep sets, by path.
       config: the whole configuration.
       matched: fields beside them that were sized so that the cell can be compared.
+      base: the configuration that the sweep's cells share.
     """
 
     name: str
     values: Point
     config: Config
     matched: Point = dataclasses.field(default_factory=dict)
+    base: Config = dataclasses.field(default_factory=Config)
 
     def arguments(self) -> list[str]:
         """Returns the flags that make this cell's configuration of the sweep's."""
@@ -127,7 +131,7 @@ def cell(base: Config, values: Point, named: Sequence[str]) -> Cell:
         refuse_ineffective(config, [p for p, v in values.items() if v != value_of(base, p)])
     except InputError as error:
         raise InputError(f"the cell {name} can't be run: {error}") from error
-    return Cell(name, values, config)
+    return Cell(name, values, config, base=base)
 
 
 def _axes(sweep: str, base: Config, named: Mapping[str, Any], flag: str) -> list[Axis]:

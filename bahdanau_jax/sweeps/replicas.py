@@ -44,7 +44,11 @@ FIELDS = (
 
 
 def train_replicas(
-    directory: Path, cells: Sequence[Cell], overrides: Sequence[str], init_from: Path | None = None
+    directory: Path,
+    cells: Sequence[Cell],
+    overrides: Sequence[str],
+    init_from: Path | None = None,
+    experiment: Path | None = None,
 ) -> list[str]:
     """Trains every cell, or goes on training, in one program; evaluates each one's best checkpoint.
 
@@ -53,6 +57,7 @@ def train_replicas(
       cells: valid; they differ in `FIELDS` alone.
       overrides: the fields given by flags, for the manifests.
       init_from: the workdir of a run whose best parameters new replicas begin with.
+      experiment: the Python file that made the configuration, for the manifests.
 
     Returns:
       The names of the cells that failed.
@@ -65,7 +70,7 @@ def train_replicas(
     if processes.count() > 1:
         raise InputError("--replicas runs in one process; leave out --distributed")
     check([cell.config for cell in cells])
-    members = [_member(directory / cell.name, cell, overrides) for cell in cells]
+    members = [_member(directory / cell.name, cell, overrides, experiment) for cell in cells]
 
     def claimed() -> None:
         for member in members:
@@ -77,7 +82,9 @@ def train_replicas(
     return [cell.name for cell, member in zip(cells, members, strict=True) if member.failure]
 
 
-def _member(directory: Path, cell: Cell, overrides: Sequence[str]) -> Member:
+def _member(
+    directory: Path, cell: Cell, overrides: Sequence[str], experiment: Path | None
+) -> Member:
     """Returns a cell as the loop trains it: what it prints goes into a log, as a sweep's cell's."""
 
     def failed(why: str) -> None:
@@ -85,7 +92,8 @@ def _member(directory: Path, cell: Cell, overrides: Sequence[str]) -> Member:
         say(f"{cell.name} FAILED: {why}")
 
     values = [f"{path}={value}" for path, value in cell.values.items()]
-    return Member(cell.config, directory, [*overrides, *values], log=directory / LOG, failed=failed)
+    overrides = [*overrides, *values]
+    return Member(cell.config, directory, overrides, experiment, directory / LOG, failed)
 
 
 def check(configs: Sequence[Config]) -> None:

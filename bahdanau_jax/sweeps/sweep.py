@@ -1,6 +1,6 @@
 """Running the cells of a sweep: new ones begin, half-done ones go on, finished ones stay.
 
-W/sweep.json                the cells, and each start's command
+W/sweep.json                the cells, the configurations they were made from, each start's command
 W/score=dot,seed=1/         a workdir like any other, with log.txt and, if it failed, failed.json
 """
 
@@ -12,10 +12,12 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from bahdanau_jax.config import Config
 from bahdanau_jax.durable import write_atomically
 from bahdanau_jax.errors import InputError
+from bahdanau_jax.fields import differences, to_dict
 from bahdanau_jax.sweeps.executors import LOG, Ended, Job, command_line, last_line
-from bahdanau_jax.sweeps.grid import Cell
+from bahdanau_jax.sweeps.grid import SEEDS, Cell
 from bahdanau_jax.validation import ineffective
 from bahdanau_jax.workdir import directory as workdir
 from bahdanau_jax.workdir import metrics_log
@@ -58,7 +60,8 @@ def sweep(
         except InputError as error:
             raise InputError(f"the cell {cell.name} can't go on: {error}") from error
     with workdir.lock(directory):
-        list_cells(directory, cells, notes)
+        for note in list_cells(directory, cells, notes):
+            say(note)
         finished = [cell for cell in cells if is_finished(directory / cell.name)]
         left = [cell for cell in cells if cell not in finished]
         half = sum((directory / cell.name / CHECKPOINTS).is_dir() for cell in left)
@@ -188,21 +191,54 @@ def _wait_for(directory: Path, say: Callable[[str], None]) -> None:
             time.sleep(0.2)
 
 
-def list_cells(directory: Path, cells: Sequence[Cell], notes: Sequence[str]) -> None:
-    """Adds cells and this start to `sweep.json`; what earlier starts wrote stays."""
-    known = {"starts": [], "cells": [], "notes": []}
+def list_cells(directory: Path, cells: Sequence[Cell], notes: Sequence[str]) -> list[str]:
+    """Adds cells and this start to `sweep.json`; what earlier starts wrote stays.
+
+    Returns:
+      What is to be said of it: where the cells are made from another configuration than earlier
+      ones, the fields that differ.
+    """
+    known: dict[str, Any] = {"starts": [], "cells": [], "notes": []}
     if (directory / SWEEP).exists():
         known = read_sweep(directory)
     listed = {entry["name"]: entry for entry in known["cells"]}
+    bases, others = list(known.get("bases", [])), []
     for cell in cells:
-        listed[cell.name] = {"name": cell.name, "values": cell.values, "matched": cell.matched}
+        base = to_dict(cell.base)
+        if base not in bases:
+            others += [_other_base(bases[0], cell.base)] if bases else []
+            bases.append(base)
+        listed[cell.name] = {
+            "name": cell.name,
+            "values": cell.values,
+            "matched": cell.matched,
+            "base": bases.index(base),
+        }
+    others = [note for note in others if note]
     start = {
         "time": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "command": list(sys.argv),
     }
     written = {
         "cells": list(listed.values()),
+        "bases": bases,
         "starts": [*known["starts"], start],
-        "notes": list(dict.fromkeys([*known["notes"], *notes])),
+        "notes": list(dict.fromkeys([*known["notes"], *notes, *others])),
     }
     write_atomically(directory / SWEEP, metrics_log.to_json(written))
+    return others
+
+
+def _other_base(first: dict[str, Any], base: Config) -> str:
+    """Says in which fields a base differs from the sweep's first; empty if in seeds alone."""
+    changed = [
+        f"{path} is {new!r} and was {old!r}"
+        for path, (old, new) in differences(first, base).items()
+        if path not in SEEDS
+    ]
+    if not changed:
+        return ""
+    return (
+        f"cells are added to this sweep with another configuration: {'; '.join(changed)}; compare "
+        "gives them rows of their own"
+    )

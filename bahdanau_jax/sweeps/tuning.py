@@ -348,8 +348,20 @@ def table(trials: Sequence[Trial], metric: str) -> str:
 
 
 def metric_of(text: str | None, config: Config) -> str:
-    """Returns the metric to tune by: the given one, or the one that chooses checkpoints."""
+    """Returns the metric to tune by: the given one, or the one that chooses checkpoints.
+
+    Raises:
+      InputError: it is no name of a figure, or no direction of it is the better one.
+    """
+    # Only here: whatever the command line asks for, this file is imported before it is read.
+    from bahdanau_jax.evaluation.metrics import direction
+
     metric = text or f"dev/{config.train.metric}"
     if metric.count("/") != 1:
         raise InputError(f"--metric must be a name of metrics.jsonl, as dev/wer; it is {text!r}")
+    if direction(metric) not in ("higher", "lower"):
+        raise InputError(
+            f"--metric={metric}: neither more nor less of it is better, as far as is known; tune "
+            f"by a figure of quality, as dev/{config.train.metric}"
+        )
     return metric

@@ -31,6 +31,7 @@ class Member:
       config: validated.
       directory: its workdir; made if absent.
       overrides: the fields given by flags, for the manifest.
+      experiment: the Python file that made the configuration, kept with it; None: there is none.
       log: gets the figures that a run prints at its end; None: standard output.
       failed: told why this member can't go on, so that the others do; None: its error ends the
         training.
@@ -44,6 +45,7 @@ class Member:
     config: Config
     directory: Path
     overrides: Sequence[str]
+    experiment: Path | None = None
     log: Path | None = None
     failed: Callable[[str], None] | None = None
     record: LoopState = dataclasses.field(default_factory=LoopState)

@@ -10,6 +10,7 @@ from bahdanau_jax.config import Config
 from bahdanau_jax.data.pipeline import EvaluationSplit, open_data
 from bahdanau_jax.data.vocabularies import Vocabularies
 from bahdanau_jax.errors import InputError
+from bahdanau_jax.evaluation import tokenizers
 from bahdanau_jax.evaluation.trained_run import TrainedRun
 from bahdanau_jax.fields import differences, to_dict
 from bahdanau_jax.runtime import devices, processes
@@ -38,7 +39,11 @@ SAME = ("model.", "data.vocabulary.", "data.lowercase")
 
 
 def train(
-    config: Config, directory: Path, overrides: Sequence[str], init_from: Path | None = None
+    config: Config,
+    directory: Path,
+    overrides: Sequence[str],
+    init_from: Path | None = None,
+    experiment: Path | None = None,
 ) -> None:
     """Trains, or goes on training, and evaluates the best checkpoint on every test split.
 
@@ -47,13 +52,14 @@ def train(
       directory: the workdir; made if absent.
       overrides: the fields given by flags, for the manifest.
       init_from: the workdir of a run whose best parameters a new run begins with.
+      experiment: the Python file that made the configuration, for the manifest.
 
     Raises:
       InputError: the data, the workdir or a checkpoint can't be used.
       RunError: the training can't go on.
       Stopped: a signal asked for it; what there was is saved.
     """
-    train_members([Member(config, directory, overrides)], single_program, init_from)
+    train_members([Member(config, directory, overrides, experiment)], single_program, init_from)
 
 
 def train_members(
@@ -132,7 +138,11 @@ def _claim(
         data = open_data(config.data, Vocabularies.load_saved(vocabulary), tell)
         if origin is not None:
             origin.check(data.vocabularies)
+        tokenizers.check(config.evaluation)
         splits = data.training_splits()
+        references = (text for x in splits[0].examples for text in x.references)
+        if advice := tokenizers.advice(config.evaluation, references):
+            tell(advice)
         current = data.fingerprints("train", *(split.name for split in splits))
         for member in members:
             manifest.check_fingerprints(member.directory, current)
@@ -155,6 +165,7 @@ def _claim(
             fingerprints=current,
             step=resumed or 0,
             origin=None if origin is None else origin.describe(),
+            experiment=member.experiment,
         )
     return trainer, splits
 

@@ -1,4 +1,7 @@
-"""How a run was started, each time: command, versions, devices, commit, fingerprints of data."""
+"""How a run was started, each time: command, experiment, versions, devices, commit, fingerprints.
+
+The text of the experiment file is kept beside it: the file may change, and git may not know it.
+"""
 
 import datetime
 import importlib.metadata
@@ -7,13 +10,13 @@ import os
 import platform
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from bahdanau_jax import __version__, fields
 from bahdanau_jax.config import Config
-from bahdanau_jax.durable import write_atomically
+from bahdanau_jax.durable import digest, write_atomically
 from bahdanau_jax.errors import InputError
 from bahdanau_jax.workdir.metrics_log import to_json
 
@@ -29,6 +32,7 @@ def write_manifest(
     fingerprints: Mapping[str, str],
     step: int = 0,
     origin: Mapping[str, Any] | None = None,
+    experiment: Path | None = None,
 ) -> None:
     """Adds one start to the list in `manifest.json`; what earlier starts wrote stays.
 
@@ -39,9 +43,10 @@ def write_manifest(
       fingerprints: of the data and of the vocabularies, by name.
       step: updates done before this start, 0 for a new run.
       origin: the run whose parameters this one begins with, and their step; None: none.
+      experiment: the Python file that made the configuration; None: there is none.
 
     Raises:
-      InputError: there is a `manifest.json` that can't be read.
+      InputError: there is a `manifest.json` that can't be read, or the experiment can't.
     """
     starts = read_starts(workdir)
     start = {
@@ -49,7 +54,8 @@ def write_manifest(
         "step": step,
         "command": list(sys.argv),
         "overrides": list(overrides),
-        "git": git_state(Path(__file__).parent),
+        "experiment": None if experiment is None else _keep(Path(workdir), experiment),
+        "git": git_state(Path(__file__).parent, experiment),
         "versions": versions(),
         "devices": devices(),
         "fingerprints": dict(fingerprints),
@@ -107,15 +113,31 @@ def check_fingerprints(workdir: str | os.PathLike[str], fingerprints: Mapping[st
             )
 
 
-def git_state(directory: str | os.PathLike[str]) -> dict[str, Any] | None:
+def _keep(workdir: Path, experiment: Path) -> dict[str, str]:
+    """Keeps an experiment's text in a workdir, each different text once; returns where."""
+    try:
+        text = experiment.read_bytes()
+    except OSError as error:
+        raise InputError(f"{experiment}: can't be read ({error.strerror})") from error
+    name = f"experiment-{digest(text)[:8]}.py"
+    write_atomically(workdir / name, text)
+    return {"path": os.fspath(experiment), "kept": name}
+
+
+def git_state(
+    directory: str | os.PathLike[str], experiment: Path | None = None
+) -> dict[str, Any] | None:
     """Says which commit the code in `directory` is at.
 
     Args:
       directory: a directory of source files.
+      experiment: the file that made the configuration, if there is one.
 
     Returns:
-      `{"commit": 40 hexadecimal digits, "dirty": whether a tracked file differs from it}`, or
-      None where git doesn't track the directory or isn't there.
+      `{"commit": 40 hexadecimal digits, "dirty": whether the commit isn't all that ran}`, or None
+      where git doesn't track the directory or isn't there. It isn't if a tracked file differs from
+      it, if a module that this process has imported from the checkout isn't tracked, or if the
+      experiment isn't, wherever it is.
     """
 
     def git(*arguments: str) -> str:
@@ -126,10 +148,35 @@ def git_state(directory: str | os.PathLike[str]) -> dict[str, Any] | None:
         # A package installed somewhere inside another project's checkout isn't at its commit.
         if not git("ls-files", "."):
             return None
-        commit = git("rev-parse", "HEAD")
-        return {"commit": commit, "dirty": bool(git("status", "--porcelain", "-uno"))}
+        commit, top = git("rev-parse", "HEAD"), Path(git("rev-parse", "--show-toplevel"))
+        modules = _modules_below(top)
+        dirty = bool(git("status", "--porcelain", "-uno"))
+        dirty = dirty or bool(
+            modules and git("ls-files", "--others", "--exclude-standard", "--", *modules)
+        )
+        return {"commit": commit, "dirty": dirty or not _tracks(git, experiment)}
     except (OSError, subprocess.CalledProcessError):
         return None
+
+
+def _modules_below(top: Path) -> list[str]:
+    """Returns the files of the modules that were imported from a checkout."""
+    files = [Path(f) for m in list(sys.modules.values()) if (f := getattr(m, "__file__", None))]
+    return sorted(
+        str(path)
+        for path in files
+        if path.is_relative_to(top) and "site-packages" not in path.parts
+    )
+
+
+def _tracks(git: Callable[..., str], experiment: Path | None) -> bool:
+    if experiment is None:
+        return True
+    try:
+        git("ls-files", "--error-unmatch", "--", os.path.abspath(experiment))
+    except subprocess.CalledProcessError:
+        return False  # of no commit, or outside the checkout
+    return True
 
 
 def versions() -> dict[str, str]:

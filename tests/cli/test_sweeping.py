@@ -127,6 +127,9 @@ def test_a_sweep_trains_each_cell_and_exits_with_1_where_one_fails(scratch):
     # A finished cell is a run like any other, and its config.json an experiment.
     cell = scratch / "w" / "batch_tokens=0"
     assert workdir.read_config(cell).train.steps == 10
+    (start,) = json.loads((cell / "manifest.json").read_text())["starts"]
+    assert start["experiment"]["path"] == "spelling.py"
+    assert (cell / start["experiment"]["kept"]).read_text() == EXPERIMENT
     again = launch([f"--config={cell / 'config.json'}"], scratch)
     assert again.status == 0, again.err
     assert "resuming from step 10" in again.err

@@ -1,6 +1,5 @@
 import csv
 import io
-import json
 import math
 import random
 import re
@@ -10,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tiny
+from written_runs import WRONG, write_run
 
 from bahdanau_jax.comparison import compare
 from bahdanau_jax.comparison.compare import (
@@ -28,61 +28,14 @@ from bahdanau_jax.comparison.sample_alignments import (
     choose,
     sample_alignments,
 )
-from bahdanau_jax.data.corpus import Corpus
-from bahdanau_jax.data.vocabularies import build_vocabularies
 from bahdanau_jax.errors import InputError
 from bahdanau_jax.evaluation import metrics, significance
 from bahdanau_jax.evaluation.breakdown import sentence_sums
-from bahdanau_jax.evaluation.significance import Difference
+from bahdanau_jax.evaluation.significance import Difference, Noise
 from bahdanau_jax.sweeps import grid, sweep
-from bahdanau_jax.workdir import directory as workdir
 from bahdanau_jax.workdir import metrics_log
 
-WRONG = {"additive": 0.2, "projected": 0.6, "uniform": 0.6}  # share of outputs that are spoilt
 TEST = 150  # sentences
-
-
-def spoil(texts, share, chance):
-    return [f"{text} X" if chance.random() < share else text for text in texts]
-
-
-def write_run(directory, cell, data, chance):
-    """Writes what a finished run leaves behind, with outputs made up."""
-    corpus = Corpus(data)
-    directory.mkdir()
-    workdir.write_config(directory, cell.config)
-    build_vocabularies(data.vocabulary, corpus.pairs()).save(directory / "vocabulary")
-    examples = list(corpus.examples("test"))
-    share = WRONG[cell.config.model.attention.score]
-    outputs = spoil([e.references[0] for e in examples], share, chance)
-    (directory / "outputs").mkdir()
-    (directory / "outputs" / "test.txt").write_text("".join(f"{x}\n" for x in outputs))
-    counts = metrics.error_counts(
-        [x.split() for x in outputs], [[r.split() for r in e.references] for e in examples]
-    )
-    result = {
-        "step": 20,
-        "parameters": 1000,
-        "dev/wer": counts.wer,
-        "test/wer": counts.wer,
-        "test/per": counts.per,
-        "test/nll_per_token": share + chance.random() / 50,
-        "test/note": "text",
-    }
-    metrics_log.write_result(directory, result)
-    with metrics_log.MetricsWriter(directory, mirror=False) as writer:
-        for step in (10, 20):
-            loss = share + 1 / step + chance.random() / 9
-            speed = {"speed/step_seconds": 0.1, "speed/target_tokens_per_second": 1000.0 + step}
-            writer.write(step, {"train/loss": loss, "dev/wer": 100 * share, **speed})
-    start = {
-        "git": {"commit": "c0ffee", "dirty": False},
-        "versions": {"jax": "0.0.1"},
-        "devices": {"kind": "<cpu>"},
-        "fingerprints": {"data/train": "f00d"},
-        "config": {},
-    }
-    (directory / "manifest.json").write_text(json.dumps({"starts": [start]}))
 
 
 @pytest.fixture(scope="module")
@@ -99,7 +52,7 @@ def swept(tmp_path_factory):
     directory.mkdir()
     sweep.list_cells(directory, cells, ["score=projected: model.attention.units 16 → 31"])
     for cell in cells[:-2]:
-        write_run(directory / cell.name, cell, cell.config.data, chance)
+        write_run(directory / cell.name, cell, chance)
     sweep.write_failure(directory / cells[-2].name, 2, "launch.py: <no> memory")
     return directory
 
@@ -150,7 +103,7 @@ def test_each_pair_gets_a_sentence_and_noise_is_called_noise(made):
     better = [pair.sentence for pair in made.pairs["wer"]]
     assert re.match(
         r"additive is better than projected by 3\d\.\d WER; 95 % interval 2\d\.\d to "
-        r"[45]\d\.\d; 3 seeds$",
+        r"[45]\d\.\d; 3 seeds; a difference of 1\d\.\d would show \(power 80 %\)$",
         better[0],
     )
     assert "no difference beyond the noise" in better[2]
@@ -161,11 +114,11 @@ def test_each_pair_gets_a_sentence_and_noise_is_called_noise(made):
 
 def test_pairs_are_compared_on_the_same_sentences(made):
     pair = made.pairs["wer"][0]
-    low, high = pair.difference.sentences
-    assert low < pair.difference.value < high < 0
-    assert pair.difference.seeds_p < 0.05
+    assert pair.difference.low < pair.difference.value < pair.difference.high < 0
+    assert pair.difference.noise.sources == ("sentences", "seeds")
     # Of the loss only the seeds are known.
-    assert math.isnan(made.pairs["nll_per_token"][0].difference.sentences[0])
+    assert made.pairs["nll_per_token"][0].difference.noise.sources == ("seeds",)
+    assert "the noise between sentences isn't known" in made.pairs["nll_per_token"][0].sentence
 
 
 def test_the_csv_has_a_line_for_every_cell(made):
@@ -198,7 +151,7 @@ def test_the_page_is_whole_and_loads_nothing(made):
         "python ",
     ):
         assert part in whole, part
-    assert whole.count("<svg") == whole.count("</svg>") == 8
+    assert whole.count("<svg") == whole.count("</svg>") == 9
     assert "nan" not in whole.lower()
 
 
@@ -257,17 +210,19 @@ def test_a_damaged_output_costs_what_is_made_of_it_and_no_more(swept, tmp_path, 
         assert not any(a.title.startswith("additive") for s in samples for a in s.alignments)
 
 
-def test_sentences_are_compared_only_where_they_are_the_same(swept, tmp_path):
+def test_sentences_are_compared_only_where_they_are_the_same(swept):
     results = read_results(swept)
-    said = []
     run = results.configurations[0].runs[0]
-    other = grid.with_values(run.config, {"data.lowercase": True})
-    changed = results.configurations[0]._replace(runs=[run._replace(config=other)])
-    assert read_test_set([results.configurations[1], changed], "test", said.append) is None
-    gone = grid.with_values(run.config, {"data.source": "tsv:gone"})
-    changed = changed._replace(runs=[run._replace(config=gone)])
-    assert read_test_set([changed], "test", said.append) is None
-    assert "tested on different data" in said[0] and "gone is no directory" in said[1]
+
+    def changed(field, value):
+        other = grid.with_values(run.config, {field: value})
+        return results.configurations[0]._replace(runs=[run._replace(config=other)])
+
+    both = [results.configurations[1], changed("data.lowercase", True)]
+    with pytest.raises(InputError, match="tested on different data"):
+        read_test_set(both, "test")
+    with pytest.raises(InputError, match="gone is no directory"):
+        read_test_set([changed("data.source", "tsv:gone")], "test")
 
 
 @pytest.mark.parametrize("kind", ["error_rate", "bleu"])
@@ -304,21 +259,25 @@ def test_sentences_that_are_drawn_are_short_enough_and_in_order(made):
     assert test_set is not None
     numbers = choose(test_set)
     assert numbers == sorted(set(numbers)) and len(numbers) == 3
-    assert max(test_set.lengths[n] for n in numbers) == max(test_set.lengths) <= LONGEST
+    assert max(test_set.tokens[n] for n in numbers) == max(test_set.tokens) <= LONGEST
 
 
 def test_many_configurations_are_compared_with_the_best_alone(made, monkeypatch):
+    every = compare._pairs(made.results.configurations, "test", "wer", made.sums)
     monkeypatch.setattr(compare, "ALL_PAIRS", 2)
     pairs = compare._pairs(made.results.configurations, "test", "wer", made.sums)
     assert [(p.first, p.second) for p in pairs] == [
         ("additive", "projected"),
         ("additive", "uniform"),
     ]
+    # The best is known from these figures alone, so that all pairs count in the adjustment.
+    assert pairs == every[:2]
     assert Path(made.results.directory).name == "scores"
 
 
 def differing(value, low, high, p=0.01, seeds=3):
-    return Difference(value, (low, high), p, low, high, p, seeds)
+    noise = Noise(0.1, (0.1, 0.1), (2, 2)) if seeds > 1 else Noise(0.1)
+    return Difference(value, low, high, p, seeds, noise)
 
 
 @pytest.mark.parametrize(
@@ -328,42 +287,45 @@ def differing(value, low, high, p=0.01, seeds=3):
             differing(-0.8, -1.4, -0.2),
             0.01,
             False,
-            "additive is better than dot by 0.80 WER; 95 % interval 0.20 to 1.40; 3 seeds",
+            "additive is better than dot by 0.80 WER; 95 % interval 0.20 to 1.40; 3 seeds; a "
+            "difference of 0.85 would show (power 80 %)",
         ),
         (
             differing(-0.8, -1.4, -0.2),
             0.01,
             True,
-            "dot is better than additive by 0.80 WER; 95 % interval 0.20 to 1.40; 3 seeds",
+            "dot is better than additive by 0.80 WER; 95 % interval 0.20 to 1.40; 3 seeds; a "
+            "difference of 0.85 would show (power 80 %)",
         ),
         (
             differing(12.34, 11.0, 13.68),
             0.001,
             False,
-            "dot is better than additive by 12.3 WER; 95 % interval 11.0 to 13.7; 3 seeds",
+            "dot is better than additive by 12.3 WER; 95 % interval 11.0 to 13.7; 3 seeds; a "
+            "difference of 0.85 would show (power 80 %)",
         ),
         (
             differing(0.8, -0.2, 1.8, 0.2),
             0.4,
             False,
             "additive and dot: no difference beyond the noise (0.80 WER; 95 % interval -0.20 to "
-            "1.80; 3 seeds)",
+            "1.80; 3 seeds; a difference of 0.85 would show (power 80 %))",
         ),
     ],
 )
 def test_a_verdict_is_a_plain_sentence(difference, adjusted, higher, said):
-    assert verdict("additive", "dot", difference, adjusted, "WER", higher) == said
+    assert verdict("additive", "dot", difference, adjusted, "WER", higher, 0.85) == said
 
 
 def test_a_pair_that_chance_may_have_found_is_not_called_better():
-    said = verdict("additive", "dot", differing(-0.8, -1.5, -0.1, 0.03), 0.3, "WER", False)
+    said = verdict("additive", "dot", differing(-0.8, -1.5, -0.1, 0.03), 0.3, "WER", False, 0.85)
     assert said.startswith(
         "additive may be better than dot by 0.80 WER; 95 % interval 0.10 to 1.50"
     )
-    said = verdict("a", "b", differing(-0.8, -1.5, -0.1, 0.03, seeds=1), 0.03, "WER", False)
+    said = verdict("a", "b", differing(-0.8, -1.5, -0.1, 0.03, seeds=1), 0.03, "WER", False, 0.85)
     assert "1 seed, so the noise between seeds isn't known" in said
 
 
 def test_nothing_is_claimed_of_two_figures_alone():
     difference = significance.difference([4.0], [5.0])
-    assert "say nothing of the noise" in verdict("a", "b", difference, math.nan, "WER", False)
+    assert "say nothing of the noise" in verdict("a", "b", difference, math.nan, "WER", False, 0.85)

@@ -25,12 +25,17 @@ def test_a_report_of_trained_runs_has_their_alignments_side_by_side(swept, capsy
     report(swept, stream)
     lines = stream.getvalue().splitlines()
     assert lines[2].startswith("| learning_rate=0.02 | 1 | ")
-    assert "learning_rate=0.02 and learning_rate=0.01: no difference beyond the noise" in lines[-1]
+    equal = "learning_rate=0.02 and learning_rate=0.01: no difference beyond the noise"
+    assert lines[lines.index("WER of test:") + 2].startswith(f"- {equal} (0.00 WER")
+    assert lines[lines.index("PER of test:") + 2].startswith(f"- {equal} (0.00 PER")
     page = (swept / PAGE).read_text()
     # Three sentences, two configurations, each a map of cells, and the same outputs in both.
     assert page.count('aria-label="alignment"') == 6
     assert page.count("learning_rate=0.01: ") >= 3
     assert page.count('class="cell"') > 6 * 4
+    # One seed each: nothing is said of a noise between seeds.
+    assert "over both" not in page and "<td>sentences and seeds</td>" not in page
+    assert "<td>sentences</td>" in page and "Each configuration has one seed." in page
     assert (swept / TABLE).read_text().count("\n") == 3
     assert f"the report is {swept / PAGE}" in capsys.readouterr().err
 

@@ -100,6 +100,43 @@ def test_buckets_by_length_sum_to_the_whole(longest):
             assert part.figures["mean"] <= int(high or low)
 
 
+def test_a_curve_by_length_has_the_parts_figures_with_intervals_and_counts():
+    chance = np.random.default_rng(3)
+    lengths = chance.integers(1, 30, 300).tolist()
+    wrong = [chance.random(300) < 0.3 for _ in range(2)]
+    one, other = (
+        SentenceSums(np.stack([w, np.ones(300)], axis=1).astype(float), metrics.percent)
+        for w in wrong
+    )
+    alone, parts = (
+        breakdown.length_curve(lengths, [one]),
+        breakdown.by_length(lengths, {"wer": one}),
+    )
+    assert [(b.name, b.sentences, b.figure.value) for b in alone] == [
+        (part.name, part.sentences, part.figures["wer"]) for part in parts
+    ]
+    for bucket in alone:
+        assert 0 <= bucket.figure.low < bucket.figure.value < bucket.figure.high <= 100
+        assert bucket.title == f"{bucket.name}\nn={bucket.sentences}"
+    seeds = breakdown.length_curve(lengths, [one, other])
+    for both, first in zip(seeds, alone, strict=True):
+        second = other.figure([n for n, x in enumerate(lengths) if in_bucket(x, both.name)])
+        assert both.figure.value == pytest.approx((first.figure.value + second) / 2)
+        assert both.figure.low < both.figure.value < both.figure.high
+
+
+def in_bucket(length, name):
+    low, _, high = name.rstrip("+").partition("-")
+    return int(low) <= length and (name.endswith("+") or length <= int(high or low))
+
+
+def test_lengths_are_words_and_a_blank_source_has_one():
+    vocabulary = build("words", 0, ["a b c"])
+    assert breakdown.source_lengths(vocabulary, ["a bb  c", "", "  "]) == [3, 1, 1]
+    characters = build("characters", 0, ["a b c"])
+    assert breakdown.source_lengths(characters, ["abc", ""]) == [3, 1]
+
+
 def test_limits_are_round():
     assert breakdown.length_limits([1, 2, 3, 4]) == [1, 2, 3]
     assert breakdown.length_limits(list(range(1, 61))) == [10, 20, 30, 40, 50]

@@ -17,6 +17,7 @@ from bahdanau_jax.evaluation.metrics import (
     LengthBucket,
     by_length,
     compared,
+    direction,
     edit_distance,
     error_counts,
     figures,
@@ -231,19 +232,27 @@ def test_sacrebleu_is_imported_only_when_it_is_needed():
     assert subprocess.run([sys.executable, "-c", program]).returncode == 0
 
 
+# Computed from what `figures` isn't given.
+OF_THE_MODEL = {"nll_per_token", "perplexity", "sentences", "unended"}
+
+
 @pytest.mark.parametrize("kind", ["error_rate", "bleu"])
 def test_every_metric_of_the_table_is_computed_and_every_one_computed_is_in_it(kind):
     computed = {name for name in figures(kind, ["a b"], [["a c"]]) if "_signature" not in name}
-    listed = {m.name for m in METRICS.values() if kind in m.kinds} - {"nll_per_token"}
+    listed = {m.name for m in METRICS.values() if kind in m.kinds} - OF_THE_MODEL
     assert computed - listed == set(), "add a row to METRICS in evaluation/metrics.py"
     assert listed - computed == set(), "compute it in figures() in evaluation/metrics.py"
 
 
 @pytest.mark.parametrize("kind", ["error_rate", "bleu"])
-def test_metrics_that_configurations_are_compared_by_have_sums_of_sentences(kind):
+def test_a_metric_that_says_how_sums_give_it_has_sums_of_sentences(kind):
     sums = breakdown.sentence_sums(kind, ["a b"], [["a c"]])
-    wanted = {metric.name for metric in compared(kind)} - {"nll_per_token"}
+    wanted = {m.name for m in METRICS.values() if kind in m.kinds and m.from_sums and m.in_tables}
+    wanted -= OF_THE_MODEL
     assert set(sums) == wanted, "add it to sentence_sums() in evaluation/breakdown.py"
+    whole = figures(kind, ["a b"], [["a c"]])
+    for name in wanted:
+        assert sums[name].figure() == pytest.approx(whole[name])
 
 
 @pytest.mark.parametrize("kind", ["error_rate", "bleu"])
@@ -253,16 +262,35 @@ def test_checkpoints_may_be_chosen_by_every_metric_that_is_computed_for_every_sp
     assert names <= {*validation.CHOICES["train.metric"]}
 
 
-def test_a_metric_has_a_name_of_its_own_for_people_and_a_direction():
+def test_a_metric_has_a_name_of_its_own_for_people():
     assert len({metric.shown for metric in METRICS.values()}) == len(METRICS)
     assert METRICS["wer"].title == "WER, %" and METRICS["bleu"].title == "BLEU"
-    for name in ("bleu", "test/chrf", "dev/exact_match", "dev/bleu_lowercase"):
-        assert higher_is_better(name)
-    for name in ("wer", "dev/nll_per_token", "test/entropy", "train/loss"):
-        assert not higher_is_better(name)
 
 
-def test_a_comparison_is_decided_by_the_first_metric_of_its_kind():
+@pytest.mark.parametrize(
+    ("better", "names"),
+    [
+        (
+            "higher",
+            "bleu bleu_lowercase chrf exact_match alignment_accuracy alignment_precision "
+            "alignment_recall",
+        ),
+        ("lower", "wer per ter nll_per_token perplexity aer aer_at_offset"),
+        (
+            "neither",
+            "entropy end_weight unattended offset aer_diagonal aer_uniform sentences unended",
+        ),
+    ],
+)
+def test_every_figure_has_its_direction_and_what_only_describes_has_none(better, names):
+    for name in names.split():
+        assert METRICS[name].better == direction(name) == direction(f"test/{name}") == better
+        assert higher_is_better(f"dev/{name}") == (better == "higher")
+    assert direction("train/learning_rate") is None
+
+
+def test_a_comparison_is_decided_by_the_first_metric_of_its_kind_and_covers_the_others():
     names = {kind: [m.name for m in compared(kind)] for kind in ("error_rate", "bleu")}
-    assert names["error_rate"] == ["wer", "per", "nll_per_token"]
-    assert names["bleu"] == ["bleu", "chrf", "nll_per_token"]
+    always = ["exact_match", "nll_per_token", "aer", "alignment_accuracy"]
+    assert names["error_rate"] == ["wer", "per", *always]
+    assert names["bleu"] == ["bleu", "chrf", "ter", *always]

@@ -8,7 +8,9 @@ from scipy import stats
 from bahdanau_jax.evaluation.significance import (
     bootstrap,
     difference,
+    estimate,
     holm,
+    quantiles,
     summary,
 )
 
@@ -59,7 +61,7 @@ def test_without_sentences_it_is_welchs_test():
     interval = wanted.confidence_interval()
     assert found.value == pytest.approx(np.mean(first) - np.mean(second))
     assert found.p == pytest.approx(wanted.pvalue)
-    assert found.seeds_p == pytest.approx(wanted.pvalue)
+    assert found.noise.sources == ("seeds",)
     assert (found.low, found.high) == pytest.approx((interval.low, interval.high))
     assert found.seeds == 3
 
@@ -68,10 +70,10 @@ def test_with_one_seed_it_is_the_sentences_alone():
     chance = np.random.default_rng(1)
     first, second = chance.normal(2.0, 0.5, (1, 3000)), np.zeros((1, 3000))
     found = difference([2.0], [0.0], first, second)
-    assert math.isnan(found.seeds_p)
+    assert found.noise.sources == ("sentences",)
     assert found.seeds == 1
     assert (found.low, found.high) == pytest.approx((2 - 1.96 * 0.5, 2 + 1.96 * 0.5), abs=0.05)
-    assert found.sentences == pytest.approx((found.low, found.high), abs=0.08)
+    assert quantiles(first[0]) == pytest.approx((found.low, found.high), abs=0.08)
 
 
 def test_both_sources_of_noise_add_up():
@@ -82,7 +84,7 @@ def test_both_sources_of_noise_add_up():
     both = difference(first, second, samples, np.zeros((3, 2000)))
     assert both.high - both.low > alone.high - alone.low
     assert both.p > alone.p
-    assert both.seeds_p == alone.seeds_p
+    assert both.noise.sources == ("sentences", "seeds")
     # Variances 1/3 + 1/3 of the seeds, 0.49 of the sentences; freedom grows as theirs are known.
     variance = 2 / 3 + 0.49
     freedom = 4 * (variance / (2 / 3)) ** 2
@@ -113,6 +115,42 @@ def test_equal_runs_do_not_differ():
 def test_nothing_is_claimed_of_two_figures_alone():
     found = difference([4.0], [5.0])
     assert math.isnan(found.p) and math.isnan(found.low)
+
+
+def test_equal_figures_of_a_few_seeds_say_nothing_of_the_noise():
+    found = difference([4.0, 4.0], [5.0, 5.0])
+    assert math.isnan(found.p) and math.isnan(found.low) and math.isnan(found.noise.smallest())
+    assert found.noise.sources == ()
+    assert difference([4.0, 4.0], [5.0, 5.0], np.zeros((2, 9)), np.ones((2, 9))).p == 0
+
+
+def test_the_interval_of_one_system_is_that_of_its_noise():
+    samples = np.linspace(0, 100, 1001)[None]
+    assert estimate([50.0], samples) == pytest.approx((50, 2.5, 97.5))
+    # Several seeds: the mean's own variance, with Student's t.
+    mean, low, high = estimate([1.0, 2.0, 3.0])
+    reach = stats.t.ppf(0.975, 2) * math.sqrt(1 / 3)
+    assert (mean, low, high) == pytest.approx((2, 2 - reach, 2 + reach))
+    assert math.isnan(estimate([1.0]).low)
+
+
+@pytest.mark.parametrize(("seeds", "shift"), [(1, 0.5), (2, 0.0), (3, 0.0), (3, 0.5), (5, 0.3)])
+@pytest.mark.parametrize("comparisons", [1, 15])
+def test_the_smallest_difference_is_found_in_four_of_five_simulations(seeds, shift, comparisons):
+    deviation, repetitions = 0.6 if seeds > 1 else 0.0, 4000
+    samples = np.tile([shift / math.sqrt(2), -shift / math.sqrt(2)], (seeds, 1))
+    zero = np.zeros((seeds, 2))
+    given = (samples, zero) if shift else (None, None)
+    # Seeds whose deviation is the true one: what the formula gives for known variances.
+    spread = np.linspace(-1, 1, seeds)
+    spread *= deviation / spread.std(ddof=1) if seeds > 1 else 0
+    smallest = difference(list(spread + 9), list(spread), *given).noise.smallest(comparisons)
+    chance, hits = np.random.default_rng(seeds), 0
+    for _ in range(repetitions):
+        first, second = chance.normal(0, deviation, (2, seeds))
+        first = first + smallest + chance.normal(0, shift)
+        hits += difference(list(first), list(second), *given).p * comparisons < 0.05
+    assert hits / repetitions == pytest.approx(0.8, abs=0.03)
 
 
 def test_holms_adjustment_is_that_of_the_textbook():

@@ -4,9 +4,9 @@ from pathlib import Path
 import pytest
 
 from bahdanau_jax.config import Config
-from bahdanau_jax.fields import field_paths
+from bahdanau_jax.fields import field_paths, from_json, to_json
 from bahdanau_jax.model.seq2seq import Seq2Seq
-from bahdanau_jax.modes.origins import LUONG, ORIGINS, OURS, PAPER, choices
+from bahdanau_jax.modes.origins import FOLLOWED, LUONG, ORIGINS, OURS, PAPER, choices
 from bahdanau_jax.modes.work import Size, step_work
 from bahdanau_jax.validation import CHOICES, validate
 
@@ -82,6 +82,34 @@ def test_luongs_model_is_luongs_in_every_choice_that_the_fields_can_say():
         "train.warmup_steps": 0,
         "train.label_smoothing": 0.0,
     }
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_a_paper_is_named_only_by_an_experiment_that_follows_it(name):
+    config = experiment(name)
+    for paper, known in FOLLOWED.items():
+        named = any(known in choice.origin for choice in choices(config))
+        assert named == (config.follows == paper)
+    # The same values without that word are nobody's.
+    config.follows = ""
+    origins = {choice.field: choice.origin for choice in choices(config)}
+    assert not any(PAPER in origin or LUONG in origin for origin in origins.values())
+    assert (
+        origins["train.batch_size" if config.train.batch_tokens == 0 else "data.max_length"] == OURS
+    )
+
+
+def test_what_an_experiment_follows_survives_in_its_recorded_configuration():
+    config = from_json(to_json(experiment("rnnencdec_50")))
+    assert config.follows == "bahdanau_2014"
+    config.model.embedding = 1000  # Luong's
+    origins = {choice.field: choice.origin for choice in choices(config)}
+    assert origins["model.embedding"] == OURS
+    assert origins["model.encoder.units"] == "Bahdanau et al. 2014, A.2.3: n"
+    config.follows = ""
+    origins = {choice.field: choice.origin for choice in choices(config)}
+    assert origins["model.readout"] == "U_o s_{i-1} + V_o E y_{i-1} + C_o c_i, by pairs"
+    assert origins["train.optimizer"] == "ρ = 0.95, ε = 1e-6 (Zeiler 2012)"
 
 
 def test_a_value_that_nobody_published_is_this_projects():

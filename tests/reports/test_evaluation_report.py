@@ -13,6 +13,7 @@ from bahdanau_jax.data.gold_links import parse_line
 from bahdanau_jax.data.pipeline import open_data
 from bahdanau_jax.data.vocabularies import Vocabularies
 from bahdanau_jax.evaluation.gold_comparison import compare_with_gold
+from bahdanau_jax.evaluation.metrics import METRICS
 from bahdanau_jax.evaluation.trained_run import open_run
 from bahdanau_jax.reports.evaluation_report import part_lines, write_parts
 from bahdanau_jax.workdir.metrics_log import read_metrics, read_result
@@ -50,6 +51,18 @@ def test_intervals_hold_the_figures_and_parts_average_to_them(trained):
         assert low <= result[f"test/{name}"] <= high
     wrong = sum(part["sentences"] * part["wer"] for part in parts["by_length"])
     assert wrong / tiny.TEST == pytest.approx(result["test/wer"])
+
+
+def test_every_figure_of_a_result_has_a_row_in_the_table_of_metrics(trained):
+    result = read_result(trained.directory) or {}
+    written = {name.split("/")[1] for name in result if "/" in name}
+    run = open_run(trained.directory, "best")
+    data = open_data(run.config.data, run.vocabularies, lambda _: None)
+    gold = data.evaluation_split("test")._replace(links=[parse_line("0-0")] * tiny.TEST)
+    written |= set(compare_with_gold(run, gold).figures())
+    named = {name.removesuffix("_signature") for name in written}
+    assert named - set(METRICS) == set(), "add a row to METRICS in evaluation/metrics.py"
+    assert named >= {"wer", "entropy", "unended", "alignment_precision", "aer_uniform"}
 
 
 def test_what_is_printed_is_what_is_written(trained):

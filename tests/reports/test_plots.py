@@ -84,7 +84,7 @@ def test_curves_by_length_have_the_names_of_the_buckets():
     curve = Curve("a", [0, 1], [1.0, 2.0], [NAN] * 2, [NAN] * 2)
     root = parse(plots.length_curves([curve], ["1-5\n(7)", "6+\n(2)"], "BLEU"))
     assert {"1-5", "(7)", "6+", "(2)"} <= {e.text for e in root.iter("text")}
-    across = "source tokens (sentences)"
+    across = "source length in words, n sentences"
     assert titles(root) == [f"a, {across} 1-5 (7): 1", f"a, {across} 6+ (2): 2"]
 
 
@@ -162,6 +162,17 @@ def test_one_system_is_bars_and_several_are_lines(tmp_path, monkeypatch):
     assert labels(bars.get_xticklabels()) == lengths
     assert [list(line.get_ydata()) for line in lines.lines] == [[25, 20, 1], [26, 21, 2]]
     assert not any(text.get_parse_math() for text in lines.get_legend().get_texts())
+
+
+def test_bars_have_their_intervals(tmp_path, monkeypatch):
+    figures = figure_of(monkeypatch)
+    limits = {"one": [(20.0, 30.0), (1.0, 2.5)]}
+    by_length(tmp_path / "a.png", ["1-5\nn=9", "6+\nn=2"], {"one": [25.0, 2.0]}, "WER, %", limits)
+    (axes,) = figures[0].axes
+    (lines,) = axes.collections
+    ends = [(x, low, high) for (x, low), (_, high) in lines.get_segments()]
+    assert ends == [(0, 20, 30), (1, 1, 2.5)]
+    assert axes.get_xlabel() == "source length in words, n sentences"
 
 
 def test_a_system_without_a_score_for_each_bucket_is_refused(tmp_path):

@@ -168,6 +168,10 @@ def test_the_metric_is_the_one_that_chooses_checkpoints_unless_given():
     assert tuning.metric_of("dev/wer", config) == "dev/wer"
     with pytest.raises(InputError, match="as dev/wer; it is 'wer'"):
         tuning.metric_of("wer", config)
+    assert tuning.metric_of("dev/alignment_accuracy", config) == "dev/alignment_accuracy"
+    for name in ("dev/entropy", "dev/unattended", "speed/target_tokens_per_second"):
+        with pytest.raises(InputError, match=f"{name}: neither more nor less of it is better"):
+            tuning.metric_of(name, config)
 
 
 def test_without_optuna_the_extra_is_named(tmp_path, monkeypatch):

@@ -1,6 +1,8 @@
 import os
 import subprocess
 import sys
+import types
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -62,6 +64,45 @@ def test_the_commit_and_whether_it_was_changed(tmp_path):
     assert git_state(code) == {"commit": commit, "dirty": False}
     (code / "a.py").write_text("2\n")
     assert git_state(code) == {"commit": commit, "dirty": True}
+
+
+def test_what_the_commit_lacks_makes_it_dirty(tmp_path, monkeypatch):
+    git(tmp_path, "init", "-q")
+    (tmp_path / "a.py").write_text("1\n")
+    (tmp_path / ".gitignore").write_text("ignored.py\n")
+    git(tmp_path, "add", ".")
+    git(tmp_path, "commit", "-q", "-m", "first", "--no-gpg-sign")
+
+    def dirty(experiment=None):
+        return (git_state(tmp_path, experiment) or {})["dirty"]
+
+    for name in ("new.py", "ignored.py"):
+        (tmp_path / name).write_text("2\n")
+        assert dirty(tmp_path / name)
+    assert not dirty() and not dirty(tmp_path / "a.py")
+    assert dirty(tmp_path.parent / "elsewhere.py")
+    monkeypatch.chdir(tmp_path)
+    assert not dirty(Path("a.py")) and dirty(Path("new.py"))
+    # What an experiment has imported, as another experiment, is part of what ran.
+    module = types.ModuleType("new")
+    module.__file__ = str(tmp_path / "new.py")
+    monkeypatch.setitem(sys.modules, "new", module)
+    assert dirty() and dirty(Path("a.py"))
+
+
+def test_every_text_of_an_experiment_is_kept(tmp_path):
+    experiment = tmp_path / "mine.py"
+    work = tmp_path / "w"
+    work.mkdir()
+    for text in ("a = 1\n", "a = 2\n", "a = 1\n"):
+        experiment.write_text(text)
+        write_manifest(work, Config(), overrides=[], fingerprints={}, experiment=experiment)
+    starts = strict((work / "manifest.json").read_text())["starts"]
+    kept = [start["experiment"]["kept"] for start in starts]
+    assert [(work / name).read_text() for name in kept] == ["a = 1\n", "a = 2\n", "a = 1\n"]
+    assert kept[0] == kept[2] != kept[1]
+    assert {start["experiment"]["path"] for start in starts} == {str(experiment)}
+    assert all(start["git"]["dirty"] for start in starts if start["git"])
 
 
 def test_without_git_there_is_no_commit(tmp_path, monkeypatch):

@@ -1,0 +1,41 @@
+import shutil
+
+import pytest
+from launching import tree_hash
+
+from bahdanau_jax.evaluation.trained_run import open_run
+from bahdanau_jax.modes.evaluate import OTHERWISE, evaluate
+from bahdanau_jax.workdir.selection import Average
+
+OWN = ("outputs", "alignments", "evaluation")
+
+
+@pytest.fixture
+def directory(trained, tmp_path):
+    return shutil.copytree(trained.directory, tmp_path / "run")
+
+
+@pytest.mark.parametrize(
+    ("checkpoint", "decode", "folder"),
+    [
+        ("best", {"temperature": 3.0}, "temperature=3.0"),
+        ("best", {"beam_size": 2, "length_penalty": "none"}, "beam_size=2,length_penalty=none"),
+        ("latest", {}, "checkpoint=latest"),
+        (Average(2), {"batch_size": 5}, "checkpoint=average:2"),
+    ],
+)
+def test_outputs_of_other_settings_leave_the_runs_own_alone(directory, checkpoint, decode, folder):
+    before = [tree_hash(directory / name) for name in OWN]
+    evaluate(open_run(directory, checkpoint, decode), directory, "test", None, checkpoint)
+    assert [tree_hash(directory / name) for name in OWN] == before
+    place = directory / OTHERWISE / folder
+    assert {path.name for path in place.iterdir()} == set(OWN)
+    assert (place / "outputs" / "test.txt").exists()
+
+
+def test_outputs_of_the_runs_own_settings_are_its_own(directory):
+    written = (directory / "outputs" / "test.txt").read_bytes()
+    (directory / "outputs" / "test.txt").unlink()
+    evaluate(open_run(directory, "best", {"batch_size": 3}), directory, "test")
+    assert (directory / "outputs" / "test.txt").read_bytes() == written
+    assert not (directory / OTHERWISE).exists()
