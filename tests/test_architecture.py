@@ -18,7 +18,10 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = "bahdanau_jax"
 
 # A file imports its own room, the ground floor, and rooms of lower floors.
-GROUND = {"config", "fields", "validation", "errors", "special_ids", "durable", "lines", "terminal"}
+GROUND = {
+    *("config", "fields", "validation", "effects", "errors"),
+    *("special_ids", "durable", "lines", "terminal"),
+}
 FLOORS = [
     GROUND,
     {"model", "runtime"},

@@ -13,9 +13,10 @@ from observing import OBSERVATIONS, reading
 
 from bahdanau_jax.config import Config
 from bahdanau_jax.data.datasets.synthetic import Synthetic
+from bahdanau_jax.effects import ineffective
 from bahdanau_jax.errors import InputError
 from bahdanau_jax.fields import field_paths, field_type, text_of, value_of, with_values
-from bahdanau_jax.validation import CHOICES, ineffective, validate
+from bahdanau_jax.validation import CHOICES, validate
 
 # Values to try, where those of `values` can't work or would take long: {} is the folder of texts.
 VALUES: dict[str, tuple] = {

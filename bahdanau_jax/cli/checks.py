@@ -6,9 +6,10 @@ from typing import Any, NamedTuple
 from bahdanau_jax.cli.command_line import CommandLine
 from bahdanau_jax.cli.flags import FLAGS
 from bahdanau_jax.config import Config
+from bahdanau_jax.effects import ineffective, refuse_ineffective
 from bahdanau_jax.errors import InputError
 from bahdanau_jax.fields import Value, text_of, value_of, with_values
-from bahdanau_jax.validation import ineffective, refuse_ineffective, validate
+from bahdanau_jax.validation import validate
 from bahdanau_jax.workdir import directory as workdir
 from bahdanau_jax.workdir.selection import Selection, parse_selection
 

@@ -11,9 +11,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bahdanau_jax.config import Config
+from bahdanau_jax.effects import ineffective
 from bahdanau_jax.fields import field_paths, short_name, value_of, with_values
 from bahdanau_jax.sweeps.grid import SEEDS, Point
-from bahdanau_jax.validation import ineffective, validate
+from bahdanau_jax.validation import validate
 from bahdanau_jax.workdir import directory as workdir
 from bahdanau_jax.workdir import manifest, metrics_log
 

@@ -4,8 +4,9 @@ import re
 from typing import Any, NamedTuple
 
 from bahdanau_jax.config import Config
+from bahdanau_jax.effects import ineffective
 from bahdanau_jax.fields import value_of
-from bahdanau_jax.validation import SCORES, ineffective
+from bahdanau_jax.validation import SCORES
 
 PAPER = "Bahdanau et al. 2014"
 LUONG = "Luong et al. 2015"

@@ -15,6 +15,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from bahdanau_jax.config import Config
+from bahdanau_jax.effects import ineffective, refuse_ineffective
 from bahdanau_jax.errors import InputError
 from bahdanau_jax.fields import (
     Value,
@@ -25,7 +26,7 @@ from bahdanau_jax.fields import (
     value_of,
     with_values,
 )
-from bahdanau_jax.validation import ineffective, refuse_ineffective, validate
+from bahdanau_jax.validation import validate
 
 SWEEPS = "SWEEPS"  # the name under which an experiment file offers named sweeps
 LONGEST_NAME = 120  # characters of a cell's name; file systems take 255 bytes

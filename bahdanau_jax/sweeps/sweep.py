@@ -14,11 +14,11 @@ from typing import Any
 
 from bahdanau_jax.config import Config
 from bahdanau_jax.durable import write_atomically
+from bahdanau_jax.effects import ineffective
 from bahdanau_jax.errors import InputError
 from bahdanau_jax.fields import differences, to_dict
 from bahdanau_jax.sweeps.executors import LOG, Ended, Job, command_line, last_line
 from bahdanau_jax.sweeps.grid import SEEDS, Cell
-from bahdanau_jax.validation import ineffective
 from bahdanau_jax.workdir import directory as workdir
 from bahdanau_jax.workdir import metrics_log
 

@@ -16,8 +16,8 @@ from pathlib import Path
 from bahdanau_jax import fields
 from bahdanau_jax.config import Config
 from bahdanau_jax.durable import write_atomically
+from bahdanau_jax.effects import ineffective
 from bahdanau_jax.errors import InputError
-from bahdanau_jax.validation import ineffective
 
 CONFIG = "config.json"
 LOCK = ".lock"

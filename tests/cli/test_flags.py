@@ -12,10 +12,11 @@ from bahdanau_jax.cli.command_line import parse
 from bahdanau_jax.cli.experiment import INSTALLED
 from bahdanau_jax.cli.flags import ALL, FLAGS, MODES, markdown
 from bahdanau_jax.config import Config
+from bahdanau_jax.effects import ineffective
 from bahdanau_jax.errors import InputError
 from bahdanau_jax.fields import field_paths, field_type, text_of, value_of
 from bahdanau_jax.sweeps.grid import expand
-from bahdanau_jax.validation import CHOICES, ineffective
+from bahdanau_jax.validation import CHOICES
 from bahdanau_jax.workdir import directory as workdir
 
 BY_NAME = {flag.name: flag for flag in FLAGS}

@@ -11,7 +11,7 @@ from bahdanau_jax.comparison.configurations import group, read_run
 from bahdanau_jax.comparison.report import best, page
 from bahdanau_jax.comparison.results import read_results
 from bahdanau_jax.evaluation.significance import summary
-from bahdanau_jax.fields import with_values
+from bahdanau_jax.fields import Value, with_values
 from bahdanau_jax.sweeps import grid, sweep
 from bahdanau_jax.workdir.metrics_log import read_result, write_result
 
@@ -104,7 +104,7 @@ def test_fields_without_an_effect_make_no_row(directory, base):
 
 def test_matched_sizes_are_in_a_name_only_where_it_needs_them(directory, base):
     cells = grid.expand(base, ["score=additive,uniform"])
-    matched = {"model.embedding": 31}
+    matched: dict[str, Value] = {"model.embedding": 31}
     cells[1] = grid.Cell(
         cells[1].name, cells[1].values, with_values(cells[1].config, matched), matched, base
     )
