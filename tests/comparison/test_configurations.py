@@ -104,7 +104,7 @@ def test_fields_without_an_effect_make_no_row(directory, base):
 
 def test_matched_sizes_are_in_a_name_only_where_it_needs_them(directory, base):
     cells = grid.expand(base, ["score=additive,uniform"])
-    matched = {"model.embedding": 31}
+    matched: grid.Point = {"model.embedding": 31}
     cells[1] = grid.Cell(
         cells[1].name, cells[1].values, with_values(cells[1].config, matched), matched, base
     )
