@@ -26,7 +26,7 @@ def directory(trained, tmp_path):
 )
 def test_outputs_of_other_settings_leave_the_runs_own_alone(directory, checkpoint, decode, folder):
     before = [tree_hash(directory / name) for name in OWN]
-    evaluate(open_run(directory, checkpoint, decode), directory, "test", None, checkpoint)
+    evaluate(open_run(directory, checkpoint, decode), directory, "test", checkpoint=checkpoint)
     assert [tree_hash(directory / name) for name in OWN] == before
     place = directory / OTHERWISE / folder
     assert {path.name for path in place.iterdir()} == set(OWN)
