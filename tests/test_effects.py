@@ -50,6 +50,8 @@ AT_A_TIME = 16  # fields that are looked at in a configuration
 STARTS: tuple[dict[str, Any], ...] = (
     {},
     {"model.attention.query": "current", "model.readout": "attentional"},
+    {"model.attention.score": "general"},
+    {"evaluation.metrics": "bleu"},
     {"decode.length_penalty": "gnmt", "decode.beam_size": 2},
     {"model.attention.window": "local_p", "model.initial_state": "mean"},
 )
@@ -175,7 +177,7 @@ def looked_at(seed: int, folder) -> list[Seen]:
       folder: of their texts.
     """
     chance, seen = random.Random(seed), []
-    pool = [drawn(chance, folder, chance.randint(2, 12)) for _ in range(50)]
+    pool = [drawn(chance, folder, chance.randint(2, 12)) for _ in range(60)]
     idle = [{*ineffective(config)} for config in pool]
     # What each configuration can show, as far as other values are allowed there.
     shows = [
