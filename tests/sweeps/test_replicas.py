@@ -83,7 +83,8 @@ def test_a_replica_ends_with_the_parameters_of_its_own_run(kind, batches):
         mine = replica(states, number)
         assert int(mine.step) == int(own.step) == STEPS
         jax.tree.map(
-            lambda a, b: np.testing.assert_allclose(a, b, atol=1e-5, rtol=0),
+            # Adam turns the rounding of a tiny gradient into up to 1/500 of the learning rate.
+            lambda a, b: np.testing.assert_allclose(a, b, atol=2e-5, rtol=0),
             mine.params,
             own.params,
         )
