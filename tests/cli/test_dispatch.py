@@ -36,6 +36,8 @@ GIVEN: dict[str, list[str]] = {
     "length_penalty_alpha": ["--length_penalty_alpha=0.3", "--length_penalty=gnmt"],
     "lexicon": ["--lexicon=l", "--replace_unk"],
 }
+# Two that need each other: another value is told apart, since neither can be left out alone.
+OTHER = {"symmetrize": ["--symmetrize=intersection"], "reverse": ["--reverse=s"]}
 # What a command line is about; `test_flags.py` tries them.
 WHERE = ("mode", "config", "workdir")
 CASES = [
