@@ -244,6 +244,15 @@ def test_the_mode_align_writes_lines_and_pictures(trained, tmp_path):
     names = {path.name for path in (tmp_path / "p").iterdir()}
     assert names == {"0001.png", "0003.png", "alignments.html"}
 
+    (tmp_path / "gold").write_text("1-1 3-3\n\n4-4\n")
+    (tmp_path / "r").write_text("0-0\n\n3-3\n")
+    further = ["--draw=0", "--reverse=r", "--symmetrize=union", "--gold=gold", "--gold_base=1"]
+    both = launch([*command, *further], tmp_path)
+    assert both.status == 0, both.err
+    combined = both.out.decode().split("\n")
+    assert "0-0" in combined[0].split() and "3-3" in combined[2].split()
+    assert any("both directions, union: AER" in line for line in both.lines)
+
     (tmp_path / "gold").write_text("0-0\n\n4-0\n")
     refused = launch([*command, "--gold=gold", "--pictures=q"], tmp_path)
     assert refused.status == 2
