@@ -9,7 +9,7 @@ from bahdanau_jax.fields import unknown_field, value_of
 
 
 class Score(NamedTuple):
-    """All that is said of a score outside `model/attention.py`, which computes it."""
+    """All that is said of a score outside `model/scores.py`, which computes it."""
 
     options: tuple[str, ...]  # of `model.attention`: those that it reads
     origin: str  # where it stands, for `explain`

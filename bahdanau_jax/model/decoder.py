@@ -12,10 +12,11 @@ from jax import Array
 
 from bahdanau_jax.config import ModelConfig
 from bahdanau_jax.model import equations, kernels
-from bahdanau_jax.model.attention import Attention, Memory, score_class
+from bahdanau_jax.model.attention import Attention, Memory
 from bahdanau_jax.model.cells import CellState, GRUAfter, RecurrentCell, make_cell
 from bahdanau_jax.model.initialization import initialization
 from bahdanau_jax.model.kernels import decoder_loop
+from bahdanau_jax.model.scores import score_class
 
 
 class DecoderState(NamedTuple):

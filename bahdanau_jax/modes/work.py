@@ -7,7 +7,7 @@ counted, with one exception that is told apart: the tanh inside the scores that 
 from typing import NamedTuple
 
 from bahdanau_jax.config import ModelConfig
-from bahdanau_jax.model.attention import score_cost
+from bahdanau_jax.model.scores import score_cost
 
 
 class Size(NamedTuple):

@@ -15,9 +15,9 @@ from reference_parameters import attention_shapes, random_parameters
 
 import bahdanau_jax
 from bahdanau_jax.config import ModelConfig
-from bahdanau_jax.model import attention
-from bahdanau_jax.model.attention import Score, score_class, score_cost
+from bahdanau_jax.model import scores
 from bahdanau_jax.model.initialization import initialization
+from bahdanau_jax.model.scores import Score, score_class, score_cost
 from bahdanau_jax.modes.origins import ORIGINS
 from bahdanau_jax.validation import CHOICES, SCORES
 
@@ -36,7 +36,7 @@ def test_it_has_a_class(score: str) -> None:
 
 
 def test_every_class_of_a_score_has_a_row_in_the_table() -> None:
-    classes = {x for x in vars(attention).values() if inspect.isclass(x) and issubclass(x, Score)}
+    classes = {x for x in vars(scores).values() if inspect.isclass(x) and issubclass(x, Score)}
     shared = {base for each in classes for base in each.__bases__}
     named = {score_class(score) for score in SCORES if score != "fixed"}
     assert classes - shared - named == set(), "add a row to SCORES in validation.py"
@@ -85,7 +85,7 @@ def test_no_other_file_of_the_package_names_every_score() -> None:
         words = set(re.findall(r"[a-z_]+", path.read_text(encoding="utf-8")))
         naming[path.relative_to(PACKAGE).as_posix()] = words >= SCORES.keys() - {"fixed", "uniform"}
     assert {path for path, all_of_them in naming.items() if all_of_them} == {
-        "model/attention.py",
+        "model/scores.py",
         "validation.py",
     }
 
@@ -93,7 +93,7 @@ def test_no_other_file_of_the_package_names_every_score() -> None:
 @every
 def test_a_score_that_the_fast_loop_does_not_know_says_so(score: str) -> None:
     if score != "fixed" and score_class(score).IN_LOOP:
-        assert score_class(score).weights is not Score.weights
+        assert score_class(score).weights is not Score.weights, "say IN_LOOP = False in scores.py"
 
 
 @every
@@ -103,8 +103,8 @@ def test_its_options_are_fields(score: str) -> None:
 
 def test_an_unknown_score_is_refused_by_name_and_never_counted_as_nothing() -> None:
     config = model("additive")
-    config.attention.score = "cosine"
-    with pytest.raises(ValueError, match="cosine"):
-        score_class("cosine")
-    with pytest.raises(ValueError, match="cosine"):
+    config.attention.score = "telepathy"
+    with pytest.raises(ValueError, match="telepathy"):
+        score_class("telepathy")
+    with pytest.raises(ValueError, match="telepathy"):
         score_cost(config)

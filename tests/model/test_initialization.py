@@ -12,8 +12,8 @@ from bahdanau_jax.config import (
     ModelConfig,
     TrainConfig,
 )
-from bahdanau_jax.model.attention import score_class
 from bahdanau_jax.model.initialization import initialization, per_gate
+from bahdanau_jax.model.scores import score_class
 from bahdanau_jax.model.seq2seq import Seq2Seq, initial_params
 from bahdanau_jax.training.optimizer import make_optimizer
 from bahdanau_jax.training.step import create_state

@@ -11,8 +11,7 @@ from numpy.typing import DTypeLike
 from reference_parameters import attention_shapes, random_parameters
 
 from bahdanau_jax.config import ModelConfig
-from bahdanau_jax.model import attention as scores
-from bahdanau_jax.model import equations
+from bahdanau_jax.model import equations, scores
 from bahdanau_jax.model.initialization import initialization
 
 ROWS, POSITIONS, WIDTH = 3, 6, 8
@@ -186,6 +185,6 @@ def test_the_tanh_is_not_kept_for_the_backward_pass() -> None:
 
 
 def test_fixed_and_unknown_names_are_no_scores() -> None:
-    for name in ("fixed", "cosine"):
+    for name in ("fixed", "telepathy"):
         with pytest.raises(ValueError, match=name):
             scores.score_class(name)
