@@ -20,6 +20,11 @@ class VocabularyConfig:
     target_size: int = 0  # entries of the target side; 0: as `size`
     joint: bool = False  # one vocabulary from both sides' text
 
+    @property
+    def of_target(self) -> str:
+        """The kind of the target side's vocabulary."""
+        return self.target_kind or self.kind
+
 
 @dataclasses.dataclass
 class DataConfig:
@@ -149,7 +154,7 @@ class DecodeConfig:
     length_penalty: str = "average"  # none | average (the paper: per token) | gnmt
     length_penalty_alpha: float = 0.6  # gnmt: alpha, at least 0; 0 is none
     coverage_penalty: float = 0.0  # beta of GNMT's penalty for words not attended to; 0: none
-    min_length_ratio: float = 0.0  # output has at least this many times the source's words
+    min_length_ratio: float = 0.0  # output has at least this many times the source's tokens
     max_length_ratio: float = 2.0  # output may have this many times the source's tokens, plus 10
     suppress_unk: bool = False  # never choose the unknown word
     temperature: float = 0.0  # 0: search; above: sample from p^(1 / temperature)
@@ -160,7 +165,7 @@ class DecodeConfig:
 class EvaluationConfig:
     """What an evaluation computes from decoded text."""
 
-    metrics: str = "bleu"  # bleu (BLEU, chrF, TER) | error_rate (PER and WER over symbols)
+    metrics: str = "bleu"  # bleu (BLEU, chrF, TER) | error_rate (PER or CER, and WER)
     tokenize: str = "13a"  # BLEU's tokeniser, by sacreBLEU's names (bleu)
     # 13a | intl | char | zh | ja-mecab | ko-mecab | flores200 | none
     samples: int = 20  # decoded development examples shown at the end of training

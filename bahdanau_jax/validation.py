@@ -38,7 +38,7 @@ SCORES = {
 
 # By `evaluation.metrics`: the metrics, beside nll_per_token, that may choose the best checkpoint.
 METRICS = {
-    "error_rate": ("per", "wer", "exact_match"),
+    "error_rate": ("per", "cer", "wer", "exact_match"),
     "bleu": ("bleu", "chrf", "ter", "exact_match"),
 }
 
@@ -244,7 +244,7 @@ def _check_vocabulary(config: Config) -> None:
     _refuse(not config.data.source, "data.source is empty; give tfds:NAME, text:DIR or tsv:DIR")
     for kind, size in (
         (vocabulary.kind, vocabulary.size),
-        (vocabulary.target_kind or vocabulary.kind, vocabulary.target_size or vocabulary.size),
+        (vocabulary.of_target, vocabulary.target_size or vocabulary.size),
     ):
         _refuse(
             kind in ("unigram", "bpe") and size == 0,
@@ -257,7 +257,7 @@ def _check_vocabulary(config: Config) -> None:
             "more than 4",
         )
     _refuse(
-        vocabulary.joint and (vocabulary.target_kind or vocabulary.kind) != vocabulary.kind,
+        vocabulary.joint and (vocabulary.of_target) != vocabulary.kind,
         "data.vocabulary.joint makes one vocabulary of both sides; leave "
         "data.vocabulary.target_kind empty",
     )
@@ -276,11 +276,14 @@ def _check_training(config: Config) -> None:
         f"train.warmup_steps={train.warmup_steps} leaves none of train.steps={train.steps} at "
         "the full learning rate; lower it",
     )
-    possible = METRICS[config.evaluation.metrics]
+    characters = config.data.vocabulary.of_target == "characters"
+    other = "per" if characters else "cer"  # one error rate by symbol, named after the symbols
+    possible = [name for name in METRICS[config.evaluation.metrics] if name != other]
     _refuse(
         train.metric not in ("nll_per_token", *possible),
         f"train.metric={train.metric} isn't computed with "
-        f"evaluation.metrics={config.evaluation.metrics}; choose nll_per_token or one of "
+        f"evaluation.metrics={config.evaluation.metrics} and a target vocabulary of "
+        f"{config.data.vocabulary.of_target}; choose nll_per_token or one of "
         + ", ".join(possible),
     )
 

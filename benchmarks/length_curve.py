@@ -19,7 +19,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from bahdanau_jax.evaluation import alignment_measures, metrics
+from bahdanau_jax.evaluation import alignment_measures, breakdown
 from bahdanau_jax.evaluation.trained_run import open_run, open_run_data
 from bahdanau_jax.reports import plots
 
@@ -55,7 +55,7 @@ def train(task: str, score: str, workdir: Path) -> None:
     subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
 
 
-def evaluate(workdir: Path) -> tuple[dict, list[metrics.LengthBucket]]:
+def evaluate(workdir: Path) -> tuple[dict, list[breakdown.LengthBucket]]:
     run = open_run(workdir)
     split = open_run_data(workdir, run.config, lambda _: None).evaluation_split("test")
     outputs = run.evaluator.decode(run.params, split.sources)
@@ -68,7 +68,7 @@ def evaluate(workdir: Path) -> tuple[dict, list[metrics.LengthBucket]]:
         return 100 * sum(right[number] for number in numbers) / len(numbers)
 
     sources = [example.source for example in split.examples]
-    curve = metrics.by_length([len(source.split()) for source in sources], LIMITS, exact_match)
+    curve = breakdown.bucketed([len(source.split()) for source in sources], LIMITS, exact_match)
     assert split.alignments is not None  # both tasks know theirs
     alignments = [output.alignment for output in outputs]
     figures = {

@@ -277,7 +277,7 @@ FLAGS: tuple[Flag, ...] = (
     _decode("length_penalty", "none, average (per token) or gnmt"),
     _decode("length_penalty_alpha", "Alpha of gnmt"),
     _decode("coverage_penalty", "Beta of GNMT's penalty for words not attended to; 0: none"),
-    _decode("min_length_ratio", "Outputs have at least this many times the source's words"),
+    _decode("min_length_ratio", "Outputs have at least this many times the source's tokens"),
     _decode("max_length_ratio", "Outputs have at most this many times its tokens, plus 10"),
     _decode("suppress_unk", "Never choose the unknown word"),
     _decode("temperature", "Above 0: sample, instead of searching"),

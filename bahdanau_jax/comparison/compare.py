@@ -16,7 +16,7 @@ from bahdanau_jax.comparison.results import SweepResults, TestSet, read_results,
 from bahdanau_jax.errors import InputError
 from bahdanau_jax.evaluation import significance
 from bahdanau_jax.evaluation.breakdown import SentenceSums, sentence_sums
-from bahdanau_jax.evaluation.metrics import METRICS, compared, higher_is_better
+from bahdanau_jax.evaluation.metrics import METRICS, Scoring, compared, higher_is_better
 from bahdanau_jax.evaluation.significance import Difference, Summary
 
 ALL_PAIRS = 10  # of more configurations, each is compared with the best alone
@@ -355,9 +355,9 @@ def _sums(run: Run, test_set: TestSet) -> dict[str, SentenceSums]:
     Raises:
       InputError: they don't add up to the figures of its result, so that they are of other outputs.
     """
-    evaluation, split = run.config.evaluation, test_set.name
+    split = test_set.name
     outputs = run.outputs(split) or []
-    sums = sentence_sums(evaluation.metrics, outputs, test_set.references, evaluation.tokenize)
+    sums = sentence_sums(Scoring.of(run.config), outputs, test_set.references)
     for name, of_metric in sums.items():
         figure, stated = of_metric.figure(), run.result.get(f"{split}/{name}")
         if stated is not None and not math.isclose(figure, float(stated), abs_tol=1e-6):

@@ -15,7 +15,7 @@ from bahdanau_jax.data.vocabulary import split_words
 from bahdanau_jax.durable import digest
 from bahdanau_jax.errors import InputError
 from bahdanau_jax.runtime.setup import cache_directory
-from bahdanau_jax.terminal import counted
+from bahdanau_jax.terminal import counted, say
 
 
 class EvaluationSplit(NamedTuple):
@@ -110,6 +110,8 @@ class Data:
         examples = list(self.corpus.examples(name))
         if not examples:
             raise InputError(f"the split {name} is empty; fill it, or take it away")
+        if self.corpus.name.startswith("tsv:"):
+            _warn_of_repeated(name, examples)
         source, target = self.vocabularies.source, self.vocabularies.target
         ids = [source.encode(source_text(example.source)) for example in examples]
         pairs = [
@@ -134,6 +136,16 @@ class Data:
         if rule is None or any(len(i) != len(split_words(source)) for i, source in pairs):
             return None
         return [rule(source) for source in sources]
+
+
+def _warn_of_repeated(name: str, examples: list[Example]) -> None:
+    repeated = len(examples) - len({example.source for example in examples})
+    if repeated:
+        say(
+            f"warning: {counted(repeated, 'line')} of {name} repeat the source of another line, "
+            "and each is scored by its own reference alone; put all references of a source on one "
+            "line, with tabs between"
+        )
 
 
 def open_data(

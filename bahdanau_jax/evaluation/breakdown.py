@@ -3,7 +3,8 @@
 What can be scored from sums can be scored for any sample of the sentences, which gives intervals.
 """
 
-from collections.abc import Sequence
+import bisect
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,6 +14,7 @@ from bahdanau_jax.data.pipeline import EvaluationSplit
 from bahdanau_jax.data.vocabularies import Vocabularies, Vocabulary
 from bahdanau_jax.evaluation import metrics, significance
 from bahdanau_jax.evaluation.alignment_measures import LinkCounts
+from bahdanau_jax.evaluation.metrics import Scoring
 from bahdanau_jax.special_ids import UNK
 
 BUCKETS = 8  # of source lengths, at most
@@ -37,21 +39,20 @@ class SentenceSums(NamedTuple):
 
 
 def sentence_sums(
-    kind: str, texts: Sequence[str], references: Sequence[Sequence[str]], tokenize: str = "13a"
+    scoring: Scoring, texts: Sequence[str], references: Sequence[Sequence[str]]
 ) -> dict[str, SentenceSums]:
     """Computes what the figures of `metrics.figures` are made of.
 
     Args:
-      kind: `error_rate` or `bleu`, as `evaluation.metrics`.
+      scoring: which figures, and of what symbols.
       texts: an output for each sentence.
       references: one or more for each sentence.
-      tokenize: BLEU's tokeniser, as `evaluation.tokenize`.
 
     Returns:
-      `wer` and `per`, or `bleu`, `chrf` and `ter`; with both `exact_match`.
+      `wer` and `per` or `cer`; or `bleu`, `chrf` and `ter`; with both `exact_match`.
     """
-    if kind == "error_rate":
-        return _error_rates(texts, references)
+    if scoring.kind == "error_rate":
+        return _error_rates(scoring, texts, references)
     from sacrebleu.metrics.bleu import BLEU
     from sacrebleu.metrics.chrf import CHRF
 
@@ -59,11 +60,14 @@ def sentence_sums(
     streams = metrics.reference_streams(references)
     values: dict[str, Any] = {
         name: metric._extract_corpus_statistics(list(texts), streams)
-        for name, metric in (("bleu", BLEU(force=True, tokenize=tokenize)), ("chrf", CHRF()))
+        for name, metric in (
+            ("bleu", BLEU(force=True, tokenize=scoring.tokenize)),
+            ("chrf", CHRF()),
+        )
     }
     values["ter"] = metrics.ter_counts(texts, references)
     values["exact_match"] = [
-        (text in known, 1) for text, known in zip(texts, references, strict=True)
+        metrics.match_counts([text], [known]) for text, known in zip(texts, references, strict=True)
     ]
     return _named(values)
 
@@ -90,22 +94,20 @@ class Part(NamedTuple):
 
 
 def split_sums(
-    kind: str,
+    scoring: Scoring,
     texts: Sequence[str],
     split: EvaluationSplit,
     nll: np.ndarray,
     tokens: np.ndarray,
-    tokenize: str = "13a",
 ) -> dict[str, SentenceSums]:
     """Computes what each sentence of a split adds to its figures.
 
     Args:
-      kind: `error_rate` or `bleu`, as `evaluation.metrics`.
+      scoring: which figures, and of what symbols.
       texts: an output for each example.
       split: the split.
       nll: float64[N], nats of every reference, in the order of `EvaluationSplit.pairs`.
       tokens: int64[N], those of every reference, end marks counted.
-      tokenize: BLEU's tokeniser, as `evaluation.tokenize`.
 
     Returns:
       The figures of `sentence_sums` and `perplexity`.
@@ -114,7 +116,7 @@ def split_sums(
     examples = np.repeat(np.arange(len(references)), list(map(len, references)))
     losses = np.zeros((len(references), 2))
     np.add.at(losses, examples, np.stack([nll, tokens], axis=1))
-    return sentence_sums(kind, texts, references, tokenize) | _named({"perplexity": losses})
+    return sentence_sums(scoring, texts, references) | _named({"perplexity": losses})
 
 
 def link_sums(counts: Sequence[LinkCounts]) -> SentenceSums:
@@ -144,6 +146,48 @@ def intervals(
     return limits
 
 
+class LengthBucket(NamedTuple):
+    """A figure over the sentences whose source has `low` to `high` tokens, both included."""
+
+    low: int
+    high: int | None  # None: no upper limit
+    sentences: int
+    score: float
+
+    @property
+    def name(self) -> str:
+        """The lengths, as `11-20`, `7` or `51+`."""
+        if self.high is None:
+            return f"{self.low}+"
+        return f"{self.low}-{self.high}" if self.high > self.low else str(self.low)
+
+
+def bucketed(
+    source_lengths: Sequence[int],
+    limits: Sequence[int],
+    score: Callable[[list[int]], float],
+) -> list[LengthBucket]:
+    """Computes a figure apart for short and long sources (Bahdanau et al. 2014, Figure 2).
+
+    Args:
+      source_lengths: tokens of each source sentence, at least 1.
+      limits: the longest length of each bucket but the last, ascending, as `[10, 20, 30]`.
+      score: takes the indices of a bucket's sentences and returns the figure over them.
+
+    Returns:
+      The buckets that have sentences, from short to long.
+    """
+    members: list[list[int]] = [[] for _ in range(len(limits) + 1)]
+    for index, length in enumerate(source_lengths):
+        members[bisect.bisect_left(limits, length)].append(index)
+    lows = [1, *(limit + 1 for limit in limits)]
+    return [
+        LengthBucket(low, high, len(indices), score(indices))
+        for low, high, indices in zip(lows, [*limits, None], members, strict=True)
+        if indices
+    ]
+
+
 def by_length(lengths: Sequence[int], sums: dict[str, SentenceSums]) -> list[Part]:
     """Computes all figures apart for short and long sources (Bahdanau et al. 2014, Figure 2).
 
@@ -157,7 +201,7 @@ def by_length(lengths: Sequence[int], sums: dict[str, SentenceSums]) -> list[Par
     limits = length_limits(lengths)
     parts: dict[str, Part] = {}
     for figure, values in sums.items():
-        for bucket in metrics.by_length(lengths, limits, values.figure):
+        for bucket in bucketed(lengths, limits, values.figure):
             part = parts.setdefault(bucket.name, Part(bucket.name, bucket.sentences, {}))
             part.figures[figure] = bucket.score
     return list(parts.values())
@@ -190,7 +234,7 @@ def length_curve(lengths: Sequence[int], runs: Sequence[SentenceSums]) -> list[B
         estimates.append(significance.estimate([run.figure(numbers) for run in runs], samples))
         return estimates[-1].value
 
-    buckets = metrics.by_length(lengths, length_limits(lengths), measured)
+    buckets = bucketed(lengths, length_limits(lengths), measured)
     return [Bucket(b.name, b.sentences, e) for b, e in zip(buckets, estimates, strict=True)]
 
 
@@ -254,16 +298,16 @@ def _named(values: dict[str, Any]) -> dict[str, SentenceSums]:
 
 
 def _error_rates(
-    texts: Sequence[str], references: Sequence[Sequence[str]]
+    scoring: Scoring, texts: Sequence[str], references: Sequence[Sequence[str]]
 ) -> dict[str, SentenceSums]:
     counts = [
-        metrics.error_counts([text.split()], [[r.split() for r in known]])
+        metrics.error_counts([scoring.symbols(text)], [[scoring.symbols(r) for r in known]])
         for text, known in zip(texts, references, strict=True)
     ]
     return _named(
         {
             "wer": [(c.wrong, c.sequences) for c in counts],
-            "per": [(c.edits, c.symbols) for c in counts],
+            scoring.by_symbol: [(c.edits, c.symbols) for c in counts],
             "exact_match": [(c.sequences - c.wrong, c.sequences) for c in counts],
         }
     )

@@ -172,8 +172,7 @@ class Evaluator:
         }
         texts = [self.text(output) for output in outputs]
         references = [example.references for example in split.examples]
-        evaluation = self._config.evaluation
-        figures |= metrics.figures(evaluation.metrics, texts, references, evaluation.tokenize)
+        figures |= metrics.figures(metrics.Scoring.of(self._config), texts, references)
         alignments = [output.alignment for output in outputs]
         if split.alignments is not None:
             figures["alignment_accuracy"] = alignment_measures.accuracy(

@@ -11,8 +11,9 @@ from bahdanau_jax.data.gold_links import GoldLinks, read_gold
 from bahdanau_jax.data.token_store import TokenStore
 from bahdanau_jax.errors import InputError
 from bahdanau_jax.evaluation.trained_run import TrainedRun, open_run_data
+from bahdanau_jax.evaluation.unfamiliar import Unfamiliar
 from bahdanau_jax.lines import read_pairs
-from bahdanau_jax.terminal import counted, say
+from bahdanau_jax.terminal import say
 from bahdanau_jax.workdir import manifest
 
 CHUNK = 4096  # pairs that are sorted by length together, and held in memory
@@ -96,21 +97,22 @@ def read_links(
 def chunks(run: TrainedRun, texts: Iterable[tuple[str, str]]) -> Iterator[GivenPairs]:
     """Yields the pairs as a trained run reads them, `CHUNK` at a time.
 
-    Sentences longer than those of training are used whole; at the end, a line says how many.
+    Sentences longer than those of training are used whole; at the end, a line says how many, and
+    another how much of the text the model doesn't know.
 
     Args:
       run: its vocabularies and its normalisation are used.
       texts: source and target of each pair; either may be empty.
     """
     source, target = run.vocabularies.source, run.vocabularies.target
-    lowercase, limit = run.config.data.lowercase, run.config.data.max_length
-    remaining, longer = iter(texts), 0
+    lowercase = run.config.data.lowercase
+    remaining, unfamiliar = iter(texts), Unfamiliar(run.config.data.max_length, "pair")
     while chunk := list(itertools.islice(remaining, CHUNK)):
         prepared = [
             (source_text(normalize(s, lowercase)), normalize(t, lowercase)) for s, t in chunk
         ]
         ids = [(source.encode(s), target.encode(t)) for s, t in prepared]
-        longer += sum(max(map(len, pair)) > limit for pair in ids)
+        for (s, t), (of_source, of_target) in zip(prepared, ids, strict=True):
+            unfamiliar.add((source, s, of_source), (target, t, of_target))
         yield GivenPairs(prepared, ids)
-    if longer:
-        say(f"longer than the {limit} tokens that training saw at most: {counted(longer, 'pair')}")
+    unfamiliar.tell()

@@ -1,15 +1,17 @@
-"""The table of metrics, and those of outputs: PER and WER, BLEU, chrF, TER, exact match.
+"""The table of metrics, and those of outputs: PER or CER, WER, BLEU, chrF, TER, exact match.
 
 Counts are summed over the sentences and divided once, at the end.
 """
 
-import bisect
 import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from rapidfuzz.distance import Levenshtein
+
+from bahdanau_jax.config import Config
+from bahdanau_jax.data.vocabulary import split_words
 
 _BOTH = ("error_rate", "bleu")
 
@@ -92,6 +94,7 @@ METRICS = {
     for metric in (
         Metric("wer", "WER", "%", "lower", ("error_rate",), percent),
         Metric("per", "PER", "%", "lower", ("error_rate",), percent),
+        Metric("cer", "CER", "%", "lower", ("error_rate",), percent),
         Metric("bleu", "BLEU", "", "higher", ("bleu",), _bleu),
         Metric("chrf", "chrF", "", "higher", ("bleu",), _chrf),
         Metric("ter", "TER", "%", "lower", ("bleu",), percent),
@@ -144,28 +147,68 @@ def compared(kind: str) -> list[Metric]:
     ]
 
 
+class Scoring(NamedTuple):
+    """How outputs are scored.
+
+    Attributes:
+      kind: `error_rate` or `bleu`, as `evaluation.metrics`.
+      tokenize: BLEU's tokeniser, as `evaluation.tokenize`.
+      characters: whether each character of the target is a symbol, so that errors by symbol are CER
+        and not PER.
+    """
+
+    kind: str
+    tokenize: str = "13a"
+    characters: bool = False
+
+    @classmethod
+    def of(cls, config: Config) -> "Scoring":
+        """Returns what a configuration says of it."""
+        evaluation, target = config.evaluation, config.data.vocabulary.of_target
+        return cls(evaluation.metrics, evaluation.tokenize, target == "characters")
+
+    @property
+    def by_symbol(self) -> str:
+        """The name of the error rate by symbol."""
+        return "cer" if self.characters else "per"
+
+    def symbols(self, text: str) -> Sequence[str]:
+        """Returns the symbols of a text, in which errors are counted."""
+        return writable(text) if self.characters else split_words(text)
+
+
+def writable(text: str) -> str:
+    """Returns a text without the spaces (U+0020) that say nothing: at its ends, and doubled.
+
+    A vocabulary whose tokens are words or pieces can't write them, so that no output can miss them.
+    """
+    return " ".join(split_words(text))
+
+
 def figures(
-    kind: str, texts: Sequence[str], references: Sequence[Sequence[str]], tokenize: str = "13a"
+    scoring: Scoring, texts: Sequence[str], references: Sequence[Sequence[str]]
 ) -> dict[str, float | str]:
     """Computes the metrics of outputs.
 
     Args:
-      kind: `error_rate` (PER, WER) or `bleu` (BLEU, chrF and TER, with sacreBLEU's signatures).
+      scoring: the kind decides between PER or CER with WER, and BLEU, chrF and TER with sacreBLEU's
+        signatures.
       texts: an output for each sentence.
       references: one or more for each sentence.
-      tokenize: BLEU's tokeniser, as `evaluation.tokenize`.
 
     Returns:
       Figures by name, the share of exact matches among them. `bleu_lowercase` ignores case, for
       comparison with papers that tokenised and lowercased.
     """
-    if kind == "error_rate":
+    if scoring.kind == "error_rate":
+        symbols = scoring.symbols
         counts = error_counts(
-            [text.split() for text in texts], [[r.split() for r in known] for known in references]
+            [symbols(text) for text in texts], [[symbols(r) for r in known] for known in references]
         )
-        return {"per": counts.per, "wer": counts.wer, "exact_match": 100.0 - counts.wer}
+        by_symbol = {scoring.by_symbol: counts.by_symbol}
+        return {**by_symbol, "wer": counts.wer, "exact_match": 100.0 - counts.wer}
     computed: dict[str, float | str] = {}
-    for name, (score, signature) in text_scores(texts, references, tokenize).items():
+    for name, (score, signature) in text_scores(texts, references, scoring.tokenize).items():
         computed[name], computed[f"{name}_signature"] = score, signature
     computed["exact_match"] = match_counts(texts, references).exact_match
     return computed
@@ -202,8 +245,8 @@ class ErrorCounts:
         )
 
     @property
-    def per(self) -> float:
-        """Symbol (phoneme) error rate in percent, at least 0, above 100 possible."""
+    def by_symbol(self) -> float:
+        """Error rate by symbol (phone, word, character) in percent, above 100 possible."""
         return _percent(self.edits, self.symbols)
 
     @property
@@ -252,7 +295,7 @@ class MatchCounts(NamedTuple):
 
 
 def match_counts(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> MatchCounts:
-    """Counts the outputs that equal one of their references, character by character.
+    """Counts the outputs that equal one of their references, but for spaces that say nothing.
 
     Args:
       hypotheses: one text for each sentence.
@@ -265,7 +308,8 @@ def match_counts(hypotheses: Sequence[str], references: Sequence[Sequence[str]])
       ValueError: the numbers of sentences differ.
     """
     pairs = zip(hypotheses, references, strict=True)
-    return MatchCounts(sum(h in candidates for h, candidates in pairs), len(hypotheses))
+    matches = sum(writable(h) in map(writable, candidates) for h, candidates in pairs)
+    return MatchCounts(matches, len(hypotheses))
 
 
 class TextScore(NamedTuple):
@@ -338,48 +382,6 @@ def reference_streams(references: Sequence[Sequence[str]]) -> Any:
     """
     most = max(len(candidates) for candidates in references)
     return [[c[k] if k < len(c) else None for c in references] for k in range(most)]
-
-
-class LengthBucket(NamedTuple):
-    """A figure over the sentences whose source has `low` to `high` tokens, both included."""
-
-    low: int
-    high: int | None  # None: no upper limit
-    sentences: int
-    score: float
-
-    @property
-    def name(self) -> str:
-        """The lengths, as `11-20`, `7` or `51+`."""
-        if self.high is None:
-            return f"{self.low}+"
-        return f"{self.low}-{self.high}" if self.high > self.low else str(self.low)
-
-
-def by_length(
-    source_lengths: Sequence[int],
-    limits: Sequence[int],
-    score: Callable[[list[int]], float],
-) -> list[LengthBucket]:
-    """Computes a figure apart for short and long sources (Bahdanau et al. 2014, Figure 2).
-
-    Args:
-      source_lengths: tokens of each source sentence, at least 1.
-      limits: the longest length of each bucket but the last, ascending, as `[10, 20, 30]`.
-      score: takes the indices of a bucket's sentences and returns the figure over them.
-
-    Returns:
-      The buckets that have sentences, from short to long.
-    """
-    members: list[list[int]] = [[] for _ in range(len(limits) + 1)]
-    for index, length in enumerate(source_lengths):
-        members[bisect.bisect_left(limits, length)].append(index)
-    lows = [1, *(limit + 1 for limit in limits)]
-    return [
-        LengthBucket(low, high, len(indices), score(indices))
-        for low, high, indices in zip(lows, [*limits, None], members, strict=True)
-        if indices
-    ]
 
 
 def _percent(part: int, whole: int) -> float:

@@ -110,7 +110,7 @@ def vocabulary_sizes(config: DataConfig, directory: Path) -> Sizes:
     vocabulary = config.vocabulary
     sides = (
         (vocabulary.kind, vocabulary.size),
-        (vocabulary.target_kind or vocabulary.kind, vocabulary.target_size or vocabulary.size),
+        (vocabulary.of_target, vocabulary.target_size or vocabulary.size),
     )
     source, target = (size or STAND_INS[kind] for kind, size in sides)
     if all(size for _, size in sides):

@@ -23,10 +23,11 @@ from bahdanau_jax.errors import InputError
 from bahdanau_jax.evaluation.alignment_measures import argmax_links
 from bahdanau_jax.evaluation.decoding import Output, alignment_json
 from bahdanau_jax.evaluation.trained_run import TrainedRun, open_ensemble
+from bahdanau_jax.evaluation.unfamiliar import Unfamiliar
 from bahdanau_jax.evaluation.word_alignment import WordAlignment, word_alignment
 from bahdanau_jax.lines import InOrder, chunks, one_column, open_input, open_output, read_lines
 from bahdanau_jax.special_ids import UNK
-from bahdanau_jax.terminal import Counter, counted, say
+from bahdanau_jax.terminal import Counter, counted
 from bahdanau_jax.workdir.selection import Selection
 
 CHUNK = 4096  # lines that are sorted by length and decoded together, at most
@@ -132,7 +133,11 @@ def translate(
         )
     streams = (out,) if alignments is None else (out, alignments)
     nothing = ("\n", EMPTY[wanted.alignments] + "\n")
-    limit, longer, first = run.config.data.max_length, 0, 0
+    source, unfamiliar, first = (
+        run.vocabularies.source,
+        Unfamiliar(run.config.data.max_length, "line"),
+        0,
+    )
     if wanted.lexicon is not None:
         lexicon = normalized(wanted.lexicon, run.config.data.lowercase)
         wanted = dataclasses.replace(wanted, lexicon=lexicon)
@@ -140,7 +145,8 @@ def translate(
         for chunk in chunks(read_lines(lines), decode.batch_size, CHUNK):
             texts = [normalize(text, run.config.data.lowercase) for text in chunk]
             ids = [encode(run, text) for text in texts]
-            longer += sum(len(sentence) > limit for sentence in ids)
+            for text, sentence in zip(texts, ids, strict=True):
+                unfamiliar.add((source, source_text(text), sentence))
             writer = InOrder(streams, [None if sentence else nothing for sentence in ids])
             begun = _beginnings(run, prefixes, first, len(chunk))
             places = [place for place, sentence in enumerate(ids) if sentence]
@@ -161,8 +167,7 @@ def translate(
         raise InputError(
             f"--prefixes has more lines than the input, which has {first:,}; give one for each"
         )
-    if longer:
-        say(f"longer than the {limit} tokens that training saw at most: {counted(longer, 'line')}")
+    unfamiliar.tell()
 
 
 def encode(run: TrainedRun, text: str) -> list[int]:

@@ -180,9 +180,9 @@ def write_parts(
     # Imported here: Matplotlib would make every start longer.
     from bahdanau_jax.reports import plots
 
-    kind, tokenize = run.config.evaluation.metrics, run.config.evaluation.tokenize
+    scoring = metrics.Scoring.of(run.config)
     texts = [run.evaluator.text(output) for output in measured.outputs]
-    sums = breakdown.split_sums(kind, texts, split, *measured.likelihood, tokenize)
+    sums = breakdown.split_sums(scoring, texts, split, *measured.likelihood)
     sources = [example.source for example in split.examples]
     lengths = breakdown.source_lengths(run.vocabularies.source, sources)
     with_links = dict(sums)
@@ -202,7 +202,7 @@ def write_parts(
         ]
     folder = directory / EVALUATION
     _write(folder / f"{split.name}.json", [metrics_log.to_json(parts)])
-    metric = metrics.compared(kind)[0]
+    metric = metrics.compared(scoring.kind)[0]
     buckets = breakdown.length_curve(lengths, [sums[metric.name]])
     plots.by_length(
         folder / f"{split.name}-length.png",

@@ -233,7 +233,7 @@ def test_figures_from_sums_are_those_of_the_whole_text(kind):
         for n in range(40)
     ]
     texts = [r[0] if chance.random() < 0.5 else r[-1] + " d" for r in references]
-    sums = sentence_sums(kind, texts, references)
+    sums = sentence_sums(metrics.Scoring(kind), texts, references)
     if kind == "bleu":
         scores = metrics.text_scores(texts, references)
         assert sums["bleu"].figure() == pytest.approx(scores["bleu"].score)
@@ -245,7 +245,7 @@ def test_figures_from_sums_are_those_of_the_whole_text(kind):
             [x.split() for x in texts], [[r.split() for r in known] for known in references]
         )
         assert sums["wer"].figure() == pytest.approx(counts.wer)
-        assert sums["per"].figure() == pytest.approx(counts.per)
+        assert sums["per"].figure() == pytest.approx(counts.by_symbol)
 
 
 def test_the_front_holds_what_nothing_beats_in_both():

@@ -145,6 +145,18 @@ def test_an_evaluation_split_has_a_pair_a_reference_and_a_source_an_example(conf
     assert split.pairs.source_lengths.max() == tiny.MAX_LENGTH + 4 + 1
 
 
+def test_a_source_on_several_lines_of_a_table_is_told(config, tmp_path, capsys):
+    path = Path(config.source.removeprefix("tsv:")) / "dev.tsv"
+    data = open_saved(config, tmp_path, lambda _: None)
+    capsys.readouterr()
+    path.write_text("ab\tA B\nab\tA C\nc\tC\nab\tB B\n")
+    data.evaluation_split("dev")
+    assert "warning: 2 lines of dev repeat the source of another" in capsys.readouterr().err
+    path.write_text("ab\tA B\tA C\tB B\nc\tC\n")
+    data.evaluation_split("dev")
+    assert "warning" not in capsys.readouterr().err
+
+
 def test_a_split_that_is_not_there_names_those_that_are(config, tmp_path):
     data = open_saved(config, tmp_path, lambda _: None)
     with pytest.raises(InputError, match="no split newstest; its splits: train, dev, test"):

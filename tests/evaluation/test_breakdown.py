@@ -39,14 +39,17 @@ NLL, TOKENS = np.arange(1.0, 8), np.array([7, 7, 6, 7, 6, 8, 5])
 
 
 def sums_of(kind="bleu"):
-    return breakdown.split_sums(kind, TEXTS, SPLIT, NLL, TOKENS)
+    return breakdown.split_sums(metrics.Scoring(kind), TEXTS, SPLIT, NLL, TOKENS)
 
 
 def test_sums_over_all_sentences_give_the_figures_of_the_whole():
-    sums, whole = sums_of(), metrics.figures("bleu", TEXTS, list(REFERENCES))
+    sums, whole = sums_of(), metrics.figures(metrics.Scoring("bleu"), TEXTS, list(REFERENCES))
     for name in ("bleu", "chrf", "ter", "exact_match"):
         assert sums[name].figure() == pytest.approx(whole[name]), name
-    rates, whole = sums_of("error_rate"), metrics.figures("error_rate", TEXTS, list(REFERENCES))
+    rates, whole = (
+        sums_of("error_rate"),
+        metrics.figures(metrics.Scoring("error_rate"), TEXTS, list(REFERENCES)),
+    )
     for name in ("per", "wer"):
         assert rates[name].figure() == pytest.approx(whole[name]), name
     mean = NLL.sum() / TOKENS.sum()
@@ -56,7 +59,7 @@ def test_sums_over_all_sentences_give_the_figures_of_the_whole():
 def test_a_part_has_the_figures_of_its_sentences_alone():
     for part in ([0, 2], [1], [3, 4, 5]):
         texts, known = [TEXTS[n] for n in part], [REFERENCES[n] for n in part]
-        alone = metrics.figures("bleu", texts, known)
+        alone = metrics.figures(metrics.Scoring("bleu"), texts, known)
         for name in ("bleu", "chrf", "ter", "exact_match"):
             assert sums_of()[name].figure(part) == pytest.approx(alone[name], abs=1e-6), name
     # The second example has two references, hence two entries of the likelihood.
@@ -81,6 +84,23 @@ def test_an_interval_is_over_the_samples_in_which_the_figure_is_finite():
     found = breakdown.intervals(sums, 50)
     assert found["some"] == (1.0, 2.0)
     assert np.isnan(found["never"]).all() and np.isnan(found["nothing"]).all()
+
+
+def test_buckets_take_both_limits_in_and_every_sentence_once():
+    lengths = [1, 10, 11, 20, 21, 50, 10]
+    seen = []
+
+    def score(indices):
+        seen.extend(indices)
+        return float(sum(lengths[i] for i in indices))
+
+    assert breakdown.bucketed(lengths, [10, 20, 21, 40], score) == [
+        breakdown.LengthBucket(1, 10, 3, 21.0),
+        breakdown.LengthBucket(11, 20, 2, 31.0),
+        breakdown.LengthBucket(21, 21, 1, 21.0),
+        breakdown.LengthBucket(41, None, 1, 50.0),
+    ]
+    assert sorted(seen) == list(range(len(lengths)))
 
 
 @pytest.mark.parametrize("longest", [1, 3, 9, 17, 60, 100, 400])

@@ -123,7 +123,10 @@ def test_figures_are_sums_over_all_references_and_counts_of_examples(run, split)
     assert figures["exact_match"] == pytest.approx(100 * right / tiny.DEV)
     assert figures["wer"] == pytest.approx(100 - figures["exact_match"])
     assert (
-        figures | metrics.figures("error_rate", texts, [e.references for e in split.examples])
+        figures
+        | metrics.figures(
+            metrics.Scoring("error_rate"), texts, [e.references for e in split.examples]
+        )
         == figures
     )
     assert "alignment_accuracy" not in figures
@@ -157,7 +160,9 @@ def test_no_sentences_give_no_outputs(run):
 
 
 def test_error_rates_take_the_closest_reference():
-    rates = metrics.figures("error_rate", ["A B", "A", ""], [("A C", "A B"), ("B",), ("A B",)])
+    rates = metrics.figures(
+        metrics.Scoring("error_rate"), ["A B", "A", ""], [("A C", "A B"), ("B",), ("A B",)]
+    )
     assert rates["per"] == pytest.approx(100 * 3 / 5)
     assert rates["wer"] == pytest.approx(100 * 2 / 3)
     assert rates["exact_match"] == pytest.approx(100 / 3)
@@ -165,14 +170,16 @@ def test_error_rates_take_the_closest_reference():
 
 def test_text_scores_carry_signatures_and_know_a_perfect_output():
     texts = ["the cat sat on the mat", "a dog ran across the road"]
-    scores = metrics.figures("bleu", texts, [(text,) for text in texts])
+    scores = metrics.figures(metrics.Scoring("bleu"), texts, [(text,) for text in texts])
     assert scores["bleu"] == pytest.approx(100)
     assert scores["chrf"] == pytest.approx(100)
     assert scores["ter"] == 0
     assert scores["exact_match"] == 100
     for name in ("bleu", "chrf", "ter"):
         assert "version:" in str(scores[f"{name}_signature"])
-    worse = metrics.figures("bleu", ["the cat sat on a mat", "a dog"], [(text,) for text in texts])
+    worse = metrics.figures(
+        metrics.Scoring("bleu"), ["the cat sat on a mat", "a dog"], [(text,) for text in texts]
+    )
     assert float(worse["bleu"]) < 100
     assert float(worse["ter"]) > 0
     assert worse["exact_match"] == 0

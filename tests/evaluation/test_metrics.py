@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bahdanau_jax import validation
+from bahdanau_jax.config import Config
 from bahdanau_jax.evaluation import breakdown
 from bahdanau_jax.evaluation.metrics import (
     METRICS,
     ErrorCounts,
-    LengthBucket,
-    by_length,
+    Scoring,
     compared,
     direction,
     edit_distance,
@@ -113,7 +113,7 @@ def test_error_rates_by_hand_with_several_references_and_a_tie():
     ]
     counts = error_counts(hypotheses, references)
     assert counts == ErrorCounts(edits=4, symbols=8, wrong=3, sequences=4)
-    assert counts.per == 50.0
+    assert counts.by_symbol == 50.0
     assert counts.wer == 75.0
 
 
@@ -128,13 +128,13 @@ def test_sums_of_parts_are_the_sum_and_rates_divide_once():
     one, two = (error_counts([h], [r]) for h, r in parts)
     both = error_counts(*zip(*parts, strict=True))
     assert one + two == both
-    assert both.per == 25.0  # and not the mean of 100 and 0
+    assert both.by_symbol == 25.0  # and not the mean of 100 and 0
     assert both.wer == 50.0
 
 
 def test_no_sequence_has_no_rate():
     counts = error_counts([], [])
-    assert math.isnan(counts.per)
+    assert math.isnan(counts.by_symbol)
     assert math.isnan(counts.wer)
 
 
@@ -146,7 +146,7 @@ def test_numbers_that_differ_and_words_without_reference_are_refused():
 
 
 def test_exact_matches_compare_whole_texts_with_every_reference():
-    counts = match_counts(["a b", "a b", "a"], [["x", "a b"], ["a  b"], ["ab"]])
+    counts = match_counts(["a b", "a b", "a"], [["x", "a b"], ["a  c"], ["ab"]])
     assert counts == (1, 3)
     assert counts.exact_match == pytest.approx(100 / 3)
 
@@ -210,21 +210,46 @@ def test_text_without_sentences_or_references_is_refused():
             text_scores(hypotheses, references)
 
 
-def test_buckets_take_both_limits_in_and_every_sentence_once():
-    lengths = [1, 10, 11, 20, 21, 50, 10]
-    seen = []
+# Words by U+0020 alone; characters with the spaces between them.
+RULES = {
+    "a no-break space is within a symbol": ("a\u00a0b c", "a\u00a0b d", False, 50.0),
+    "so is an ideographic one": ("a\u3000b", "a b", False, 100.0),
+    "spaces at the ends and doubled say nothing": (" a  b ", "a b", False, 0.0),
+    "nor where characters are counted": (" a  b ", "a b", True, 0.0),
+    "each character is a symbol, and so is a space": ("ab cd", "abxcd", True, 20.0),
+    "a word is not": ("abcd", "abxd", True, 25.0),
+}
 
-    def score(indices):
-        seen.extend(indices)
-        return float(sum(lengths[i] for i in indices))
 
-    assert by_length(lengths, [10, 20, 21, 40], score) == [
-        LengthBucket(1, 10, 3, 21.0),
-        LengthBucket(11, 20, 2, 31.0),
-        LengthBucket(21, 21, 1, 21.0),
-        LengthBucket(41, None, 1, 50.0),
-    ]
-    assert sorted(seen) == list(range(len(lengths)))
+@pytest.mark.parametrize("rule", RULES)
+def test_errors_are_counted_in_the_symbols_of_the_targets_vocabulary(rule):
+    text, reference, characters, expected = RULES[rule]
+    scoring = Scoring("error_rate", characters=characters)
+    rates = figures(scoring, [text], [[reference]])
+    name, other = ("cer", "per") if characters else ("per", "cer")
+    assert rates[name] == pytest.approx(expected) and other not in rates
+    assert rates["wer"] == (100.0 if expected else 0.0)
+    sums = breakdown.sentence_sums(scoring, [text], [[reference]])
+    assert {key: sums[key].figure() for key in rates} == pytest.approx(rates)
+
+
+def test_what_the_target_is_made_of_is_the_configurations():
+    config = Config()
+    config.data.vocabulary.kind, config.data.vocabulary.target_kind = "words", "characters"
+    assert Scoring.of(config).characters
+    config.data.vocabulary.kind, config.data.vocabulary.target_kind = "characters", "words"
+    assert not Scoring.of(config).characters
+    config.data.vocabulary.target_kind = ""
+    assert Scoring.of(config).characters
+
+
+def test_an_exact_match_is_of_what_a_vocabulary_can_write():
+    counts = match_counts(["a b", "a b", "a b"], [["x", " a  b "], ["ab"], ["a\u00a0b"]])
+    assert counts == (1, 3)
+    texts, references = ["a b"], [[" a  b "]]
+    sums = breakdown.sentence_sums(Scoring("bleu"), texts, references)
+    assert sums["exact_match"].figure() == 100
+    assert figures(Scoring("bleu"), texts, references)["exact_match"] == 100
 
 
 def test_sacrebleu_is_imported_only_when_it_is_needed():
@@ -236,9 +261,18 @@ def test_sacrebleu_is_imported_only_when_it_is_needed():
 OF_THE_MODEL = {"nll_per_token", "perplexity", "sentences", "unended"}
 
 
+def scorings(kind):
+    return [Scoring(kind, characters=characters) for characters in (False, True)]
+
+
 @pytest.mark.parametrize("kind", ["error_rate", "bleu"])
 def test_every_metric_of_the_table_is_computed_and_every_one_computed_is_in_it(kind):
-    computed = {name for name in figures(kind, ["a b"], [["a c"]]) if "_signature" not in name}
+    computed = {
+        name
+        for scoring in scorings(kind)
+        for name in figures(scoring, ["a b"], [["a c"]])
+        if "_signature" not in name
+    }
     listed = {m.name for m in METRICS.values() if kind in m.kinds} - OF_THE_MODEL
     assert computed - listed == set(), "add a row to METRICS in evaluation/metrics.py"
     assert listed - computed == set(), "compute it in figures() in evaluation/metrics.py"
@@ -246,11 +280,15 @@ def test_every_metric_of_the_table_is_computed_and_every_one_computed_is_in_it(k
 
 @pytest.mark.parametrize("kind", ["error_rate", "bleu"])
 def test_a_metric_that_says_how_sums_give_it_has_sums_of_sentences(kind):
-    sums = breakdown.sentence_sums(kind, ["a b"], [["a c"]])
+    texts, references = ["a b"], [["a c"]]
+    sums, whole = {}, {}
+    for scoring in scorings(kind):
+        sums |= breakdown.sentence_sums(scoring, texts, references)
+        whole |= figures(scoring, texts, references)
     wanted = {m.name for m in METRICS.values() if kind in m.kinds and m.from_sums and m.in_tables}
     wanted -= OF_THE_MODEL
     assert set(sums) == wanted, "add it to sentence_sums() in evaluation/breakdown.py"
-    whole = figures(kind, ["a b"], [["a c"]])
+    # Of both scorings, the second's figures, where they have one name.
     for name in wanted:
         assert sums[name].figure() == pytest.approx(whole[name])
 
@@ -276,7 +314,7 @@ def test_a_metric_has_a_name_of_its_own_for_people():
             "bleu bleu_lowercase chrf exact_match alignment_accuracy alignment_precision "
             "alignment_recall",
         ),
-        ("lower", "wer per ter nll_per_token perplexity aer aer_at_offset"),
+        ("lower", "wer per cer ter nll_per_token perplexity aer aer_at_offset"),
         (
             "neither",
             "entropy end_weight unattended offset aer_diagonal aer_uniform sentences unended",
@@ -293,5 +331,5 @@ def test_every_figure_has_its_direction_and_what_only_describes_has_none(better,
 def test_a_comparison_is_decided_by_the_first_metric_of_its_kind_and_covers_the_others():
     names = {kind: [m.name for m in compared(kind)] for kind in ("error_rate", "bleu")}
     always = ["exact_match", "nll_per_token", "aer", "alignment_accuracy"]
-    assert names["error_rate"] == ["wer", "per", *always]
+    assert names["error_rate"] == ["wer", "per", "cer", *always]
     assert names["bleu"] == ["bleu", "chrf", "ter", *always]

@@ -4,7 +4,7 @@ from bahdanau_jax.config import Config, EvaluationConfig
 from bahdanau_jax.effects import ineffective
 from bahdanau_jax.errors import InputError
 from bahdanau_jax.evaluation.breakdown import sentence_sums
-from bahdanau_jax.evaluation.metrics import figures
+from bahdanau_jax.evaluation.metrics import Scoring, figures
 from bahdanau_jax.evaluation.tokenizers import advice, check
 from bahdanau_jax.fields import with_values
 from bahdanau_jax.validation import CHOICES
@@ -16,14 +16,16 @@ REFERENCES = [["我们昨天在北京大学图书馆看书"], ["他每天早上�
 
 def test_near_right_chinese_has_bleu_by_its_own_tokeniser_alone():
     scores = {
-        name: float(figures("bleu", TEXTS, REFERENCES, name)["bleu"])
+        name: float(figures(Scoring("bleu", name), TEXTS, REFERENCES)["bleu"])
         for name in ("13a", "zh", "char")
     }
     assert scores["13a"] == 0
     assert scores["zh"] == scores["char"] > 70
-    sums = sentence_sums("bleu", TEXTS, REFERENCES, "zh")
+    sums = sentence_sums(Scoring("bleu", "zh"), TEXTS, REFERENCES)
     assert sums["bleu"].figure() == pytest.approx(scores["zh"])
-    assert "tok:zh" in str(figures("bleu", TEXTS, REFERENCES, "zh")["bleu_lowercase_signature"])
+    assert "tok:zh" in str(
+        figures(Scoring("bleu", "zh"), TEXTS, REFERENCES)["bleu_lowercase_signature"]
+    )
 
 
 @pytest.mark.parametrize(

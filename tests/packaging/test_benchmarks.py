@@ -77,5 +77,7 @@ def test_replicas(editable, tmp_path):
 
 @pytest.mark.slow
 def test_the_time_of_scores(editable, tmp_path):
-    out = benchmark(editable, tmp_path, "score_time", "--lengths=3", "--repeats=1")
-    assert len(out.splitlines()) == 2
+    arguments = ("--scores=additive", "--lengths=3", "--repeats=1")
+    out = benchmark(editable, tmp_path, "score_time", *arguments)
+    _, *rows = (line.split("\t") for line in out.splitlines())
+    assert [row[1] for row in rows] == ["additive", "dot"]  # which is compared with dot

@@ -27,7 +27,7 @@ from bahdanau_jax.data.token_store import TokenStore
 from bahdanau_jax.errors import InputError, RunError
 from bahdanau_jax.evaluation.decoding import Output, Search
 from bahdanau_jax.evaluation.evaluator import Evaluator, Likelihood, Measured
-from bahdanau_jax.evaluation.metrics import figures
+from bahdanau_jax.evaluation.metrics import Scoring, figures
 from bahdanau_jax.fields import from_json, to_json
 from bahdanau_jax.model.dropout import Noise, Rates
 from bahdanau_jax.model.seq2seq import Seq2Seq, initial_params
@@ -188,8 +188,7 @@ def _run(config: Config) -> Any:
 def scoring(config: Config) -> dict[str, float | str]:
     """Returns the figures of outputs that are nearly right."""
     texts, references = ["It is here, now.", "a b c d e"], [["It is here: now!"], ["a b c d f"]]
-    evaluation = config.evaluation
-    return figures(evaluation.metrics, texts, references, evaluation.tokenize)
+    return figures(Scoring.of(config), texts, references)
 
 
 OBSERVATIONS: dict[str, Callable[[Config], Any]] = {

@@ -36,7 +36,7 @@ def write_run(directory, cell, chance):
         "parameters": 1000,
         "dev/wer": counts.wer,
         "test/wer": counts.wer,
-        "test/per": counts.per,
+        "test/per": counts.by_symbol,
         "test/exact_match": 100 - counts.wer,
         "test/nll_per_token": share + chance.random() / 50,
         "test/note": "text",
