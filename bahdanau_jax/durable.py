@@ -10,6 +10,8 @@ import json
 import os
 from pathlib import Path
 
+from bahdanau_jax.stored_files import open_regular, read_json
+
 CHECKSUMS = "checksums.json"
 
 
@@ -91,13 +93,15 @@ def damage(directory: Path) -> str | None:
       every byte is as it was.
     """
     try:
-        files = json.loads((directory / CHECKSUMS).read_text(encoding="utf-8"))["files"]
+        files = read_json(directory / CHECKSUMS)["files"]
         expected = [(name, entry["bytes"], entry["sha256"]) for name, entry in files.items()]
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         return f"{CHECKSUMS} can't be read ({type(error).__name__})"
     if not expected:
         return f"{CHECKSUMS} names no file"
     for name, expected_bytes, expected_sha256 in expected:
+        if name.startswith("/") or ".." in name.split("/"):
+            return f"{CHECKSUMS} names {name!r}, which lies elsewhere"
         try:
             size = (directory / name).stat().st_size
             if size != expected_bytes:
@@ -110,5 +114,5 @@ def damage(directory: Path) -> str | None:
 
 
 def _sha256(file: Path) -> str:
-    with file.open("rb") as stream:
+    with open_regular(file) as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()

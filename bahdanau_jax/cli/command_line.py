@@ -89,6 +89,9 @@ def parse(argv: Sequence[str]) -> CommandLine:
         _define_field(path, parsed)
     try:
         arguments = parsed.read_flags_from_files(list(argv[1:]), force_gnu=False)
+        for argument in arguments:
+            if any("\ud800" <= character <= "\udfff" for character in argument):
+                raise InputError(f"{argument!a} isn't UTF-8; rename what it names")
         arguments = [_in_full(argument) for argument in arguments]
         names = [text.lstrip("-").partition("=")[0].removeprefix("no") for text in arguments]
         if "undefok" in names:

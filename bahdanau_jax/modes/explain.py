@@ -21,7 +21,7 @@ from bahdanau_jax.model.seq2seq import Seq2Seq, initial_params
 from bahdanau_jax.modes.origins import FOLLOWED, choices
 from bahdanau_jax.modes.work import Size, step_work, tanh_count
 from bahdanau_jax.runtime import devices
-from bahdanau_jax.terminal import say
+from bahdanau_jax.terminal import say, visible
 from bahdanau_jax.training.compilation import StepMemory, planned
 from bahdanau_jax.training.optimizer import make_optimizer
 from bahdanau_jax.training.step import TrainState, create_state, make_train_step
@@ -237,7 +237,7 @@ def _print_table(rows: list[tuple[str, ...]], columns: str, stream: TextIO) -> N
 def _value(value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
-    return f"{value:,}" if isinstance(value, int) else str(value)
+    return f"{value:,}" if isinstance(value, int) else visible(str(value), lines=False)
 
 
 def _mib(size: int) -> str:
