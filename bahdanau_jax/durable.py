@@ -6,9 +6,11 @@ before anything in it is read.
 """
 
 import hashlib
+import io
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 from bahdanau_jax.stored_files import open_regular, read_json
 
@@ -47,7 +49,7 @@ def write_atomically(path: str | os.PathLike[str], content: str | bytes) -> None
     path = Path(path)
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        with temporary.open("wb") as stream:
+        with io.BufferedWriter(NamedFile(temporary, "wb")) as stream:
             stream.write(content.encode() if isinstance(content, str) else content)
             stream.flush()
             os.fsync(stream.fileno())
@@ -56,6 +58,18 @@ def write_atomically(path: str | os.PathLike[str], content: str | bytes) -> None
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+class NamedFile(io.FileIO):
+    """A file whose failing writes say its name, as a full disk's don't."""
+
+    def write(self, data: Any, /) -> int:
+        """Writes bytes; returns how many of them were written."""
+        try:
+            return super().write(data)
+        except OSError as error:
+            error.filename = os.fspath(self.name)
+            raise
 
 
 def digest(content: bytes) -> str:

@@ -22,7 +22,12 @@ from bahdanau_jax.modes.origins import FOLLOWED, choices
 from bahdanau_jax.modes.work import Size, step_work, tanh_count
 from bahdanau_jax.runtime import devices
 from bahdanau_jax.terminal import say, visible
-from bahdanau_jax.training.compilation import StepMemory, planned
+from bahdanau_jax.training.compilation import (
+    StepMemory,
+    check_reason,
+    least_activations,
+    planned,
+)
 from bahdanau_jax.training.optimizer import make_optimizer
 from bahdanau_jax.training.step import TrainState, create_state, make_train_step
 from bahdanau_jax.workdir import directory as workdir
@@ -164,6 +169,9 @@ def step_memory(model: Seq2Seq, config: Config, size: Size) -> StepMemory:
     state: TrainState = devices.abstract(
         jax.eval_shape(lambda: create_state(model, optimizer, config.seed))
     )
+    parts = jax.device_count() * config.train.accumulate
+    shape = (size.rows, size.source, size.target)
+    check_reason(state, state.params, least_activations(config.model, shape, parts))
     batch = Batch(
         np.zeros((size.rows, size.source), np.int32), np.zeros((size.rows, size.target), np.int32)
     )

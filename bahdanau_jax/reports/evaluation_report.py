@@ -20,7 +20,7 @@ from bahdanau_jax.special_ids import EOS
 from bahdanau_jax.terminal import say, say_nothing, visible
 from bahdanau_jax.workdir import metrics_log
 
-OUTPUTS, ALIGNMENTS, EVALUATION = "outputs", "alignments", "evaluation"  # in the workdir
+FOLDERS = OUTPUTS, ALIGNMENTS, EVALUATION = "outputs", "alignments", "evaluation"  # in a workdir
 HEAT_MAPS = 6  # drawn on one page
 LONGEST_DRAWN = 40  # tokens a side; longer pairs make unreadable heat maps
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
 
-from bahdanau_jax.durable import write_atomically
+from bahdanau_jax.durable import NamedFile, write_atomically
 from bahdanau_jax.errors import InputError
 from bahdanau_jax.stored_files import open_regular, parse_json, read_json
 
@@ -134,7 +134,7 @@ class MetricsWriter(Metrics):
         write_atomically(path, "".join(map(_line, kept)))
         self.lines = len(kept)
         self._waiting = b""
-        self._stream = path.open("ab", buffering=0)
+        self._stream = NamedFile(path, "ab")
         self._board = None
         if mirror:
             purge_step = 0 if resume_step is None else resume_step + 1

@@ -375,3 +375,14 @@ def test_the_installed_command_starts_from_any_folder(tmp_path):
     assert done.stdout.endswith(
         "-P -m bahdanau_jax --config=reverse --config.seed=0 --workdir=runs/reverse/seed=0\n"
     )
+
+
+@pytest.mark.parametrize("value", ["nan", "inf", "-inf"])
+@pytest.mark.parametrize("flag", [flag.name for flag in FLAGS if flag.kind is float])
+def test_a_flag_that_is_no_finite_number_is_refused(flag, value):
+    mode = BY_NAME[flag].modes[0]
+    assert f"--{flag}" in refusal([f"--mode={mode}", f"--{flag}={value}"])
+
+
+def test_an_argument_that_is_not_utf_8_is_refused():
+    assert "isn't UTF-8" in refusal(["--workdir=\udcff"])
