@@ -13,6 +13,7 @@ import numpy as np
 from bahdanau_jax.config import Config
 from bahdanau_jax.effects import ineffective
 from bahdanau_jax.fields import field_paths, short_name, value_of, with_values
+from bahdanau_jax.stored_files import read_text
 from bahdanau_jax.sweeps.grid import SEEDS, Point
 from bahdanau_jax.validation import validate
 from bahdanau_jax.workdir import directory as workdir
@@ -52,7 +53,7 @@ class Run(NamedTuple):
         """Returns the outputs of a split, None where they can't be read."""
         path = self.directory / "outputs" / f"{split}.txt"
         try:
-            return path.read_text(encoding="utf-8").split("\n")[:-1]
+            return read_text(path).split("\n")[:-1]
         except (OSError, UnicodeDecodeError):
             return None
 

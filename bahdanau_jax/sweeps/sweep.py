@@ -5,7 +5,6 @@ W/score=dot,seed=1/         a workdir like any other, with log.txt and, if it fa
 """
 
 import datetime
-import json
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -17,6 +16,7 @@ from bahdanau_jax.durable import write_atomically
 from bahdanau_jax.effects import ineffective
 from bahdanau_jax.errors import InputError
 from bahdanau_jax.fields import differences, to_dict
+from bahdanau_jax.stored_files import read_json
 from bahdanau_jax.sweeps.executors import LOG, Ended, Job, command_line, last_line
 from bahdanau_jax.sweeps.grid import SEEDS, Cell
 from bahdanau_jax.workdir import directory as workdir
@@ -109,14 +109,13 @@ def read_sweep(directory: Path) -> dict[str, Any]:
     """
     path = directory / SWEEP
     try:
-        known = json.loads(path.read_text(encoding="utf-8"))
+        known = read_json(path)
         whole = isinstance(known["notes"], list)
         whole &= all(isinstance(start["command"], list) for start in known["starts"])
         for entry in known["cells"]:
             whole &= isinstance(entry["name"], str) and isinstance(entry["values"], dict)
         if not whole:
             raise ValueError
-        return known
     except FileNotFoundError:
         raise InputError(
             f"{directory}: no {SWEEP} here; give the workdir of a sweep, or start one by --sweep"
@@ -126,6 +125,10 @@ def read_sweep(directory: Path) -> dict[str, Any]:
             f"{path}: can't be read ({type(error).__name__}); move it away, and give the sweep's "
             "command again: finished cells stay as they are"
         ) from error
+    for name in (entry["name"] for entry in known["cells"]):
+        if name in ("", ".", "..") or "/" in name or "\0" in name:
+            raise InputError(f"{path}: {name!r} is no name of a cell, which lies beside it")
+    return known
 
 
 def write_failure(directory: Path, status: int, why: str) -> None:
@@ -142,7 +145,7 @@ def read_failure(directory: Path) -> str | None:
     if is_finished(directory) or not path.exists():
         return None
     try:
-        return str(json.loads(path.read_text(encoding="utf-8"))["why"])
+        return str(read_json(path)["why"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         return f"{FAILED} can't be read ({type(error).__name__})"
 

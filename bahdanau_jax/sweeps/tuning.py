@@ -30,6 +30,7 @@ from bahdanau_jax.fields import (
     parse_value,
     resolve,
 )
+from bahdanau_jax.stored_files import refuse_strange_files
 from bahdanau_jax.sweeps import executors, sweep
 from bahdanau_jax.sweeps.executors import LOG, Job
 from bahdanau_jax.sweeps.grid import Cell, cell
@@ -122,9 +123,18 @@ def tune(
       InputError: Optuna isn't installed, or the journal is of other fields.
     """
     workdir.make(directory)
-    storage = _storage(directory)
-    study = _study(storage, tuning)
-    _check_space(study, tuning.space)
+    refuse_strange_files(directory)
+    try:
+        storage = _storage(directory)
+        study = _study(storage, tuning)
+        _check_space(study, tuning.space)
+    except (InputError, OSError):
+        raise
+    except Exception as error:  # whatever Optuna stumbles over in a damaged journal
+        raise InputError(
+            f"{directory / JOURNAL}: can't be read ({type(error).__name__}); bring back a copy, or "
+            "move it away and tune anew: finished cells stay as they are"
+        ) from error
     while (asked := _ask(study, storage, directory, tuning)) is not None:
         trial, lock = asked
         with lock:
@@ -145,7 +155,7 @@ def _storage(directory: Path) -> Any:
     except ImportError:
         raise InputError('--tune needs Optuna; pip install "bahdanau_jax[tune]"') from None
     optuna.logging.set_verbosity(optuna.logging.ERROR)
-    return optuna.storages.JournalStorage(JournalFileBackend(str(directory / JOURNAL)))
+    return optuna.storages.JournalStorage(JournalFileBackend(str(directory.absolute() / JOURNAL)))
 
 
 def _study(storage: Any, tuning: Tuning) -> Any:

@@ -67,7 +67,7 @@ class Member:
     def restore(self, template: TrainState, which: Which) -> Restored:
         """Reads a checkpoint, and takes the record in it for its own; see `Checkpoints.restore`."""
         restored = self.checkpoints.restore(template, which)
-        self.record = LoopState(**restored.progress)
+        self.record = LoopState.from_saved(restored.progress)
         return restored
 
     def open(

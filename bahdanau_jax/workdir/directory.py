@@ -12,12 +12,14 @@ import os
 import socket
 from collections.abc import Collection, Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 from bahdanau_jax import fields
 from bahdanau_jax.config import Config
 from bahdanau_jax.durable import write_atomically
 from bahdanau_jax.effects import ineffective
 from bahdanau_jax.errors import InputError
+from bahdanau_jax.stored_files import open_regular, read_text, refuse_strange_files
 
 CONFIG = "config.json"
 LOCK = ".lock"
@@ -37,8 +39,7 @@ def lock(workdir: str | os.PathLike[str]) -> Iterator[None]:
       InputError: another process trains there; names its process id and host.
     """
     path = make(workdir) / LOCK
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
-    with os.fdopen(descriptor, "r+", encoding="utf-8") as stream:
+    with _open_lock(path) as stream:
         try:
             fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
@@ -47,15 +48,24 @@ def lock(workdir: str | os.PathLike[str]) -> Iterator[None]:
                     "%s can't be locked (%s); don't train in it twice at once", path, error.strerror
                 )
             else:
-                holder = stream.read().strip() or "unknown"
+                holder = stream.read(200).decode(errors="replace").strip() or "unknown"
                 raise InputError(
                     f"{workdir}: another process trains here (process {holder}); wait until it "
                     "ends, stop it, or choose another --workdir"
                 ) from None
         stream.truncate(0)
-        stream.write(f"{os.getpid()} on {socket.gethostname()}\n")
+        stream.write(f"{os.getpid()} on {socket.gethostname()}\n".encode())
         stream.flush()
         yield
+
+
+def _open_lock(path: Path) -> BinaryIO:
+    try:
+        return open_regular(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW)
+    except OSError as error:
+        if error.errno not in (None, errno.ELOOP, errno.EISDIR, errno.ENXIO):
+            raise
+        raise InputError(f"{path}: no regular file, so it locks nothing; remove it") from error
 
 
 def make(workdir: str | os.PathLike[str]) -> Path:
@@ -107,6 +117,7 @@ def check_config(
 
     Fields that change nothing, given the others, may differ.
     """
+    refuse_strange_files(workdir)
     if not (Path(workdir) / CONFIG).exists():
         if any(Path(workdir).glob("checkpoints/*/[0-9]*")):
             # Any other configuration of the same shapes would go on from them without a word.
@@ -144,7 +155,8 @@ def read_config(workdir: str | os.PathLike[str]) -> Config:
     """
     path = Path(workdir) / CONFIG
     try:
-        text = path.read_text(encoding="utf-8")
+        refuse_strange_files(workdir)
+        text = read_text(path)
     except FileNotFoundError:
         raise InputError(
             f"{workdir}: no {CONFIG} here; train in it first, or check --workdir"

@@ -5,7 +5,6 @@ The text of the experiment file is kept beside it: the file may change, and git 
 
 import datetime
 import importlib.metadata
-import json
 import os
 import platform
 import subprocess
@@ -18,6 +17,7 @@ from bahdanau_jax import __version__, fields
 from bahdanau_jax.config import Config
 from bahdanau_jax.durable import digest, write_atomically
 from bahdanau_jax.errors import InputError
+from bahdanau_jax.stored_files import read_json
 from bahdanau_jax.workdir.metrics_log import to_json
 
 MANIFEST = "manifest.json"
@@ -79,7 +79,7 @@ def read_starts(workdir: str | os.PathLike[str]) -> list[dict[str, Any]]:
     if not path.exists():
         return []
     try:
-        starts = json.loads(path.read_text(encoding="utf-8"))["starts"]
+        starts = read_json(path)["starts"]
         return [start for start in starts if start["fingerprints"] | start["config"]]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputError(

@@ -186,3 +186,13 @@ def test_the_table_has_the_best_first():
         "| a | 20.5 | complete |",
         "| b |  | pruned |",
     ]
+
+
+@pytest.mark.parametrize("damage", ["{", "[]\n", '{"op_code": 99}\n', "[" * 99_999 + "\n", "\0\n"])
+def test_a_damaged_journal_is_refused_in_one_line(damage, tmp_path):
+    tune(tmp_path, what(1), command(), lambda _: None)
+    journal = tmp_path / tuning.JOURNAL
+    first, *others = journal.read_text().splitlines(keepends=True)
+    journal.write_text("".join([first, damage + "\n" * (damage == "{"), *others]))
+    with pytest.raises(InputError, match="bring back a copy"):
+        tune(tmp_path, what(2), command(), lambda _: None)
