@@ -126,6 +126,14 @@ FLAGS: tuple[Flag, ...] = (
         "A run's directory; a new run begins with its best parameters.",
         TRAIN,
     ),
+    Flag(
+        "restart",
+        bool,
+        "Begin anew; what the workdir holds is moved aside, to NAME.old-1.",
+        TRAIN,
+        default=False,
+        excludes=("sweep", "tune", "replicas"),
+    ),
     _sweep(
         "sweep",
         tuple,

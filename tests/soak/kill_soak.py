@@ -97,7 +97,11 @@ def state_of(directory: Path) -> str:
 
 def contents(directory: Path) -> dict[str, object]:
     """Returns all that has to be the same, by name; arrays and bytes included."""
-    kept: dict[str, object] = {"result": (directory / "result.json").read_text(encoding="utf-8")}
+    result = json.loads((directory / "result.json").read_text(encoding="utf-8"))
+    # Which run and which start it is of differ, and are to.
+    kept: dict[str, object] = {
+        "result": {name: x for name, x in result.items() if name not in ("run", "start")}
+    }
     lines = (directory / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
     kept["metrics"] = [
         {name: x for name, x in json.loads(line).items() if not name.startswith("speed/")}
@@ -111,7 +115,8 @@ def contents(directory: Path) -> dict[str, object]:
     with Checkpoints(directory / "checkpoints") as checkpoints:
         for which in ("latest", "best"):
             restored = checkpoints.restore(template, which)
-            kept[f"{which} step"], kept[f"{which} loop"] = restored.step, restored.progress
+            loop = {name: x for name, x in restored.progress.items() if name != "run"}
+            kept[f"{which} step"], kept[f"{which} loop"] = restored.step, loop
             state = restored.state.replace(key=jax.random.key_data(restored.state.key))
             for path, leaf in jax.tree_util.tree_flatten_with_path(state)[0]:
                 kept[which + jax.tree_util.keystr(path)] = np.asarray(leaf)
