@@ -12,7 +12,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from bahdanau_jax.config import Config
 from bahdanau_jax.errors import InputError
@@ -49,7 +49,7 @@ class Tuning(NamedTuple):
     trials: int
 
     @property
-    def direction(self) -> str:
+    def direction(self) -> Literal["minimize", "maximize"]:
         """Which way the metric is to go, in Optuna's word."""
         return "maximize" if self.higher_is_better else "minimize"
 
