@@ -126,11 +126,10 @@ FLAGS: tuple[Flag, ...] = (
         "A run's directory; a new run begins with its best parameters.",
         TRAIN,
     ),
-    Flag(
+    _sweep(
         "restart",
         bool,
         "Begin anew; what the workdir holds is moved aside, to NAME.old-1.",
-        TRAIN,
         default=False,
         excludes=("sweep", "tune", "replicas"),
     ),
