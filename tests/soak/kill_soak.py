@@ -115,8 +115,7 @@ def contents(directory: Path) -> dict[str, object]:
     with Checkpoints(directory / "checkpoints") as checkpoints:
         for which in ("latest", "best"):
             restored = checkpoints.restore(template, which)
-            loop = {name: x for name, x in restored.progress.items() if name != "run"}
-            kept[f"{which} step"], kept[f"{which} loop"] = restored.step, loop
+            kept[f"{which} step"], kept[f"{which} loop"] = restored.step, restored.progress
             state = restored.state.replace(key=jax.random.key_data(restored.state.key))
             for path, leaf in jax.tree_util.tree_flatten_with_path(state)[0]:
                 kept[which + jax.tree_util.keystr(path)] = np.asarray(leaf)
