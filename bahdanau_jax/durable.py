@@ -127,6 +127,14 @@ def damage(directory: Path) -> str | None:
     return None
 
 
+def identity(directory: Path) -> str | None:
+    """Returns a digest of what `write_checksums` wrote there; None if it can't be read."""
+    try:
+        return digest((directory / CHECKSUMS).read_bytes())
+    except OSError:
+        return None
+
+
 def _sha256(file: Path) -> str:
     with open_regular(file) as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()

@@ -18,7 +18,7 @@ from bahdanau_jax.runtime import setup
 from bahdanau_jax.sweeps import executors, sweep
 from bahdanau_jax.sweeps.executors import Ended, Job
 from bahdanau_jax.sweeps.grid import MOST_CELLS, Cell, expand
-from bahdanau_jax.sweeps.tuning import Choice, Space, parse_space
+from bahdanau_jax.sweeps.search_space import Choice, Space, parse_space
 from bahdanau_jax.terminal import say, visible
 from bahdanau_jax.validation import validate
 from bahdanau_jax.workdir import directory as workdir

@@ -12,6 +12,7 @@ import numpy as np
 
 from bahdanau_jax.config import Config
 from bahdanau_jax.effects import ineffective
+from bahdanau_jax.errors import InputError
 from bahdanau_jax.fields import field_paths, short_name, value_of, with_values
 from bahdanau_jax.stored_files import read_text
 from bahdanau_jax.sweeps.grid import SEEDS, Point
@@ -109,6 +110,10 @@ def read_run(directory: Path, values: Point) -> Run:
             changes |= before
         texts |= start["fingerprints"]
     validate(config)
+    result = metrics_log.read_result(directory) or {}
+    own = manifest.identify(directory).get("id")
+    if result.get("run", own) != (own or result.get("run")):
+        raise InputError(f"{directory / metrics_log.RESULT} is of another run; bring back its own")
     idle = {*ineffective(config), *SAID}
     settings: Settings = {p: value_of(config, p) for p in field_paths() if p not in idle}
     if origin := next((start["init_from"] for start in starts if start.get("init_from")), None):
@@ -119,7 +124,7 @@ def read_run(directory: Path, values: Point) -> Run:
         values,
         config,
         settings | changes | texts,
-        metrics_log.read_result(directory) or {},
+        result,
         metrics_log.read_metrics(directory),
         starts[-1] if starts else {},
     )

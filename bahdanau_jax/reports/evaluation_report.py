@@ -18,7 +18,7 @@ from bahdanau_jax.evaluation.trained_run import TrainedRun, open_run_data
 from bahdanau_jax.lines import one_column
 from bahdanau_jax.special_ids import EOS
 from bahdanau_jax.terminal import say, say_nothing, visible
-from bahdanau_jax.workdir import metrics_log
+from bahdanau_jax.workdir import manifest, metrics_log
 
 FOLDERS = OUTPUTS, ALIGNMENTS, EVALUATION = "outputs", "alignments", "evaluation"  # in a workdir
 HEAT_MAPS = 6  # drawn on one page
@@ -35,6 +35,8 @@ def conclude(run: TrainedRun, directory: Path, splits: list[EvaluationSplit]) ->
     """
     count = sum(leaf.size for leaf in jax.tree.leaves(run.params))
     result: dict[str, float | str] = {"step": run.step, "parameters": count}
+    result["start"] = len(manifest.read_starts(directory))
+    result["run"] = manifest.identify(directory).get("id", "")
     for number, split in enumerate(splits):
         figures, outputs = evaluate_split(run, directory, split)
         result |= {f"{split.name}/{name}": value for name, value in figures.items()}

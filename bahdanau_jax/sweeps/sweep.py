@@ -5,6 +5,7 @@ W/score=dot,seed=1/         a workdir like any other, with log.txt and, if it fa
 """
 
 import datetime
+import math
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -152,9 +153,9 @@ def read_failure(directory: Path) -> str | None:
 
 def _run(directory: Path, jobs: Sequence[Job], run: Run, say: Callable[[str], None]) -> list[str]:
     for job in jobs:
+        wait_for(job.directory, say, WAIT)
         (job.directory / FAILED).unlink(missing_ok=True)
-        _wait_for(job.directory, say)
-    failed, ended, begun = [], 0, 0
+    failed, busy, ended, begun = [], [], 0, 0
 
     def started(job: Job) -> None:
         nonlocal begun
@@ -167,6 +168,10 @@ def _run(directory: Path, jobs: Sequence[Job], run: Run, say: Callable[[str], No
         if status == 0 and is_finished(cell):
             say(f"[{ended}/{len(jobs)}] {name} finished in {seconds:,.0f} s")
             continue
+        if workdir.is_busy(cell):
+            say(f"[{ended}/{len(jobs)}] {name} is trained by another process")
+            busy += [job for job in jobs if job.name == name]
+            continue
         why = last_line(cell / LOG) or f"it ended with status {status} and said nothing"
         write_failure(cell, status, why)
         failed.append(name)
@@ -175,17 +180,29 @@ def _run(directory: Path, jobs: Sequence[Job], run: Run, say: Callable[[str], No
         say(f"{len(failed)} of {len(jobs)} cells failed; the same command runs them again:")
         for name in failed:
             say(f"  {name}: {read_failure(directory / name)} (see {directory / name / LOG})")
-    return failed
+    for job in busy:
+        wait_for(job.directory, say)
+    left = [job for job in busy if not is_finished(job.directory)]
+    return failed + (_run(directory, left, run, say) if left else [])
 
 
-def _wait_for(directory: Path, say: Callable[[str], None]) -> None:
-    """Waits for a cell that goes on although the sweep that started it was killed."""
-    until, told = time.monotonic() + WAIT, False
+def wait_for(directory: Path, say: Callable[[str], None], longest: float = math.inf) -> None:
+    """Waits until no other process trains in a cell, as one that goes on without its sweep.
+
+    Args:
+      directory: the cell's workdir.
+      say: told once.
+      longest: in seconds.
+
+    Raises:
+      InputError: one trains there longer than that.
+    """
+    until, told = time.monotonic() + longest, False
     while directory.is_dir():
         try:
             with workdir.lock(directory):
                 return
-        except InputError:
+        except workdir.BusyError:
             if time.monotonic() > until:
                 raise
             if not told:

@@ -7,6 +7,7 @@ second process that would write to it.
 import contextlib
 import errno
 import fcntl
+import itertools
 import logging
 import os
 import socket
@@ -23,6 +24,11 @@ from bahdanau_jax.stored_files import open_regular, read_text, refuse_strange_fi
 
 CONFIG = "config.json"
 LOCK = ".lock"
+HELD = (CONFIG, "manifest.json", "metrics.jsonl", "checkpoints")  # one of them: there is a run
+
+
+class BusyError(InputError):
+    """Another process trains in the workdir."""
 
 
 @contextlib.contextmanager
@@ -36,7 +42,8 @@ def lock(workdir: str | os.PathLike[str]) -> Iterator[None]:
       workdir: the run's directory; made if absent.
 
     Raises:
-      InputError: another process trains there; names its process id and host.
+      BusyError: another process trains there; names its process id and host.
+      InputError: the workdir can't be made, or written to.
     """
     path = make(workdir) / LOCK
     with _open_lock(path) as stream:
@@ -49,7 +56,7 @@ def lock(workdir: str | os.PathLike[str]) -> Iterator[None]:
                 )
             else:
                 holder = stream.read(200).decode(errors="replace").strip() or "unknown"
-                raise InputError(
+                raise BusyError(
                     f"{workdir}: another process trains here (process {holder}); wait until it "
                     "ends, stop it, or choose another --workdir"
                 ) from None
@@ -66,6 +73,46 @@ def _open_lock(path: Path) -> BinaryIO:
         if error.errno not in (None, errno.ELOOP, errno.EISDIR, errno.ENXIO):
             raise
         raise InputError(f"{path}: no regular file, so it locks nothing; remove it") from error
+
+
+def is_busy(workdir: str | os.PathLike[str]) -> bool:
+    """Returns whether another process trains in a workdir."""
+    if not (Path(workdir) / LOCK).exists():
+        return False
+    try:
+        with lock(workdir):
+            return False
+    except BusyError:
+        return True
+
+
+def move_aside(workdir: str | os.PathLike[str]) -> Path | None:
+    """Moves a run's directory out of the way, whole.
+
+    Args:
+      workdir: the run's directory.
+
+    Returns:
+      Where it lies now, beside its former place; None where there was no run.
+
+    Raises:
+      InputError: another process trains there, or it can't be moved.
+    """
+    path = Path(workdir)
+    if not any((path / name).exists() for name in HELD):
+        return None
+    if Path.cwd().is_relative_to(path.resolve()):
+        raise InputError(
+            f"--restart can't move {workdir}, where this command runs; run it elsewhere"
+        )
+    with lock(path):
+        names = (path.with_name(f"{path.name}.old-{number}") for number in itertools.count(1))
+        target = next(name for name in names if not os.path.lexists(name))
+        try:
+            path.rename(target)
+        except OSError as error:
+            raise InputError(f"--restart can't move {workdir} ({error.strerror})") from error
+    return target
 
 
 def make(workdir: str | os.PathLike[str]) -> Path:
