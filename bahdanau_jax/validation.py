@@ -1,6 +1,7 @@
 """What a configuration must satisfy before anything is computed, in the user's words."""
 
 import dataclasses
+import math
 from typing import Any, NamedTuple, get_type_hints
 
 from bahdanau_jax.config import Config, DecodeConfig, ModelConfig
@@ -129,9 +130,12 @@ def validate(config: Config) -> None:
             raise InputError(f"{path} must be one of {names}; it is {value!r}")
     for path, (least, limit) in RANGES.items():
         value: Any = value_of(config, path)
-        limit = MOST if limit is None else limit
-        if not least <= value < limit:  # NaN neither
-            raise InputError(f"{path} must be at least {least} and below {limit}; it is {value}")
+        most = MOST if limit is None else limit
+        if not least <= value < most:  # NaN neither
+            allowed = f"at least {least}"
+            if limit is not None or most <= value < math.inf:
+                allowed += f" and below {most}"
+            raise InputError(f"{path} must be {allowed}; it is {value}")
     _check_model(config.model)
     _check_vocabulary(config)
     _check_training(config)

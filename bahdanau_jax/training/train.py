@@ -156,7 +156,7 @@ def _claim(
         if origin is not None:
             origin.check(data.vocabularies)
         tokenizers.check(config.evaluation)
-        splits = data.training_splits()
+        splits = data.training_splits(tell)
         references = (text for x in splits[0].examples for text in x.references)
         if advice := tokenizers.advice(config.evaluation, references):
             tell(advice)

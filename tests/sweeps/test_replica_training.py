@@ -206,7 +206,7 @@ def test_a_replica_that_patience_ends_leaves_the_others_alone(corpus, tmp_path, 
 
 
 def test_a_replica_that_diverges_is_a_failed_cell_among_others(corpus, tmp_path):
-    cells = make_cells(corpus, "learning_rate=0.003,1e38")
+    cells = make_cells(corpus, "learning_rate=0.003,2e9")
     for cell in cells:
         cell.config.train.max_skipped, cell.config.train.clip_norm = 3, 0.0
     failed, said = run(tmp_path, cells)
