@@ -6,9 +6,13 @@ before anything in it is read.
 """
 
 import hashlib
+import io
 import json
 import os
 from pathlib import Path
+from typing import Any
+
+from bahdanau_jax.stored_files import open_regular, read_json
 
 CHECKSUMS = "checksums.json"
 
@@ -45,7 +49,7 @@ def write_atomically(path: str | os.PathLike[str], content: str | bytes) -> None
     path = Path(path)
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        with temporary.open("wb") as stream:
+        with io.BufferedWriter(NamedFile(temporary, "wb")) as stream:
             stream.write(content.encode() if isinstance(content, str) else content)
             stream.flush()
             os.fsync(stream.fileno())
@@ -54,6 +58,18 @@ def write_atomically(path: str | os.PathLike[str], content: str | bytes) -> None
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+class NamedFile(io.FileIO):
+    """A file whose failing writes say its name, as a full disk's don't."""
+
+    def write(self, data: Any, /) -> int:
+        """Writes bytes; returns how many of them were written."""
+        try:
+            return super().write(data)
+        except OSError as error:
+            error.filename = os.fspath(self.name)
+            raise
 
 
 def digest(content: bytes) -> str:
@@ -91,13 +107,15 @@ def damage(directory: Path) -> str | None:
       every byte is as it was.
     """
     try:
-        files = json.loads((directory / CHECKSUMS).read_text(encoding="utf-8"))["files"]
+        files = read_json(directory / CHECKSUMS)["files"]
         expected = [(name, entry["bytes"], entry["sha256"]) for name, entry in files.items()]
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         return f"{CHECKSUMS} can't be read ({type(error).__name__})"
     if not expected:
         return f"{CHECKSUMS} names no file"
     for name, expected_bytes, expected_sha256 in expected:
+        if name.startswith("/") or ".." in name.split("/"):
+            return f"{CHECKSUMS} names {name!r}, which lies elsewhere"
         try:
             size = (directory / name).stat().st_size
             if size != expected_bytes:
@@ -109,6 +127,14 @@ def damage(directory: Path) -> str | None:
     return None
 
 
+def identity(directory: Path) -> str | None:
+    """Returns a digest of what `write_checksums` wrote there; None if it can't be read."""
+    try:
+        return digest((directory / CHECKSUMS).read_bytes())
+    except OSError:
+        return None
+
+
 def _sha256(file: Path) -> str:
-    with file.open("rb") as stream:
+    with open_regular(file) as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()

@@ -42,6 +42,7 @@ def one_line(error: Exception) -> str | None:
         return f"{error}; free some space, and give the same command again"
     if isinstance(error, OSError) and error.filename is not None:
         return f"{error.filename}: {error.strerror}; put it right, and give the same command again"
-    if isinstance(error, MemoryError):
-        return f"not enough memory ({error}); lower train.batch_size or the model's sizes"
+    if isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in str(error):
+        words = " ".join(str(error).split())[:200]
+        return f"not enough memory ({words}); lower train.batch_size or the model's sizes"
     return None

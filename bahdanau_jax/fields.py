@@ -20,6 +20,7 @@ from typing import Any, TypeVar, get_type_hints
 
 from bahdanau_jax.config import Config
 from bahdanau_jax.errors import InputError
+from bahdanau_jax.stored_files import parse_json
 
 MOST_VALUES = 10_000
 TRUE, FALSE = ("true", "yes", "1"), ("false", "no", "0")
@@ -92,7 +93,7 @@ def from_json(text: str) -> Config:
       InputError: the text is no JSON object, a field is unknown, or a value has another type.
     """
     try:
-        values = json.loads(text)
+        values = parse_json(text)
     except ValueError as error:
         raise InputError(f"the configuration is not valid JSON ({error})") from error
     return _build(Config, values, "")

@@ -1,6 +1,7 @@
 """Lines of text from a file or a pipe, as they come; lines to a file that appears whole."""
 
 import contextlib
+import io
 import itertools
 import os
 import queue
@@ -10,10 +11,23 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO, TextIO
 
+from bahdanau_jax.durable import NamedFile
 from bahdanau_jax.errors import InputError
 from bahdanau_jax.terminal import counted
 
 _ONE_COLUMN = str.maketrans(dict.fromkeys("\t\n\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029", " "))
+UTF_16 = "what looks like UTF-16; save it as UTF-8, as by iconv -f UTF-16 -t UTF-8"
+# How files begin that are given in place of text. None of it begins a sentence.
+KINDS = {
+    b"\x1f\x8b": "what looks like gzip; unpack it, as by gunzip",
+    b"BZh91AY&SY": "what looks like bzip2; unpack it, as by bunzip2",
+    b"\xfd7zXZ\0": "what looks like xz; unpack it, as by unxz",
+    b"\x28\xb5\x2f\xfd": "what looks like Zstandard; unpack it, as by unzstd",
+    b"PK\x03\x04": "what looks like Excel or ZIP; save it as text (tabs, UTF-8), or unpack it",
+    b"\xd0\xcf\x11\xe0": "what looks like old Excel or Word; save it as text (tabs, UTF-8)",
+    b"\xff\xfe": UTF_16,
+    b"\xfe\xff": UTF_16,
+}
 PATIENCE = 0.05  # seconds without a new line after which those that came are handed on
 
 
@@ -75,9 +89,12 @@ def open_output(path: str | None) -> Iterator[TextIO]:
     target = Path(os.path.realpath(path) if whole else path)
     written = target.with_name(target.name + ".partial") if whole else target
     try:
-        stream = written.open("w", encoding="utf-8", newline="")
+        stream = io.TextIOWrapper(
+            io.BufferedWriter(NamedFile(written, "w")), encoding="utf-8", newline=""
+        )
     except OSError as error:
-        raise InputError(f"can't write {path} ({error.strerror}); name another file") from error
+        what = f"{written}, which becomes {path} once it is whole" if whole else path
+        raise InputError(f"can't write {what} ({error.strerror}); name another file") from error
     with stream:
         yield stream
     if whole:
@@ -106,8 +123,21 @@ def read_lines(source: Path | BinaryIO, name: str = "input") -> Iterator[str]:
         yield from _decode(source, name, refuse_nul=False)
 
 
+def _kind_of_file(line: bytes) -> str | None:
+    """Returns what a file looks like that begins so, and what to do; None if it may be text."""
+    for begin, kind in KINDS.items():
+        if line.startswith(begin):
+            return kind
+    # Text of most scripts has a NUL in every other byte then.
+    if len(line) >= 4 and (not any(line[0:20:2]) or not any(line[1:20:2])):
+        return UTF_16
+    return None
+
+
 def _decode(lines: Iterable[bytes], name: str, *, refuse_nul: bool) -> Iterator[str]:
     for number, line in enumerate(lines, 1):
+        if number == 1 and (kind := _kind_of_file(line)):
+            raise InputError(f"{name}: no text, but {kind}")
         if refuse_nul and b"\0" in line:
             raise InputError(f"{name}, line {number}: a NUL byte; save it as UTF-8 text")
         try:

@@ -16,6 +16,22 @@ MARK = 0.5  # seconds between two marks within the window
 FIRST = 0.25  # seconds after which a counter shows itself on a terminal
 
 
+_ESCAPED = {code: repr(chr(code))[1:-1] for code in (*range(0x20), *range(0x7F, 0xA0))}
+_ESCAPED_BUT_LINES = {code: text for code, text in _ESCAPED.items() if chr(code) not in "\t\n"}
+
+
+def visible(text: str, lines: bool = True) -> str:
+    """Returns text that only shows something on a terminal: control characters are spelt out.
+
+    Names and messages come from files too, whose escape sequences would be obeyed.
+
+    Args:
+      text: what is to be printed.
+      lines: whether line feeds and tabs stay as they are.
+    """
+    return text.translate(_ESCAPED_BUT_LINES if lines else _ESCAPED)
+
+
 def say(text: str, stream: TextIO | None = None) -> None:
     """Prints one line about what happens next, as `reading data` or `compiling 7 shapes`.
 
@@ -23,7 +39,7 @@ def say(text: str, stream: TextIO | None = None) -> None:
       text: the line, without its end.
       stream: where to; standard error if None.
     """
-    print(text, file=stream or sys.stderr, flush=True)
+    print(visible(text), file=stream or sys.stderr, flush=True)
 
 
 def counted(number: int, noun: str) -> str:
@@ -111,7 +127,7 @@ class Progress:
         if self._live is None:
             say(text, self._stream)
         else:
-            self._live.console.print(text, markup=False, highlight=False, soft_wrap=True)
+            self._live.console.print(visible(text), markup=False, highlight=False, soft_wrap=True)
 
     @property
     def tokens_per_second(self) -> float:

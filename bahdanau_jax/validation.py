@@ -1,6 +1,7 @@
 """What a configuration must satisfy before anything is computed, in the user's words."""
 
 import dataclasses
+import math
 from typing import Any, NamedTuple, get_type_hints
 
 from bahdanau_jax.config import Config, DecodeConfig, ModelConfig
@@ -67,23 +68,25 @@ CHOICES = {
     ),
 }
 
-# Smallest value, and the value that is too large (None: no limit).
+MOST = 2**31  # what no size or count comes near, and int32 doesn't hold
+
+# Smallest value, and the value that is too large (None: MOST, which is beyond reason for all).
 RANGES = {
     "data.max_length": (1, None),
     "data.shapes": (1, None),
     "data.pool": (0, None),
-    "data.seed": (0, None),
+    "data.seed": (0, 2**63),
     "data.vocabulary.size": (0, None),
     "data.vocabulary.target_size": (0, None),
     "model.embedding": (1, None),
     "model.encoder.units": (1, None),
-    "model.encoder.layers": (1, None),
+    "model.encoder.layers": (1, 1000),
     "model.decoder.units": (1, None),
-    "model.decoder.layers": (1, None),
+    "model.decoder.layers": (1, 1000),
     "model.attention.units": (1, None),
     "model.attention.half_width": (1, None),
     "model.readout_units": (1, None),
-    "train.steps": (1, 2**31),
+    "train.steps": (1, MOST),
     "train.epochs": (0, None),
     "train.eval_every": (1, None),
     "train.checkpoint_every": (1, None),
@@ -100,12 +103,12 @@ RANGES = {
     "train.dropout.readout": (0, 1),
     "train.max_skipped": (1, None),
     "train.patience": (0, None),
-    "decode.batch_size": (1, None),
-    "decode.beam_size": (1, None),
+    "decode.batch_size": (1, 2**20),
+    "decode.beam_size": (1, 10_000),
     "decode.length_penalty_alpha": (0, None),
     "decode.coverage_penalty": (0, None),
-    "decode.min_length_ratio": (0, None),
-    "decode.max_length_ratio": (0, None),
+    "decode.min_length_ratio": (0, 1000),
+    "decode.max_length_ratio": (0, 1000),
     "decode.temperature": (0, None),
     "decode.seed": (0, None),
     "evaluation.samples": (0, None),
@@ -126,9 +129,12 @@ def validate(config: Config) -> None:
             names = ", ".join(name or "''" for name in allowed)
             raise InputError(f"{path} must be one of {names}; it is {value!r}")
     for path, (least, limit) in RANGES.items():
-        value = value_of(config, path)
-        if not value >= least or (limit is not None and value >= limit) or value == float("inf"):
-            allowed = f"at least {least}" + (f" and below {limit}" if limit is not None else "")
+        value: Any = value_of(config, path)
+        most = MOST if limit is None else limit
+        if not least <= value < most:  # NaN neither
+            allowed = f"at least {least}"
+            if limit is not None or most <= value < math.inf:
+                allowed += f" and below {most}"
             raise InputError(f"{path} must be {allowed}; it is {value}")
     _check_model(config.model)
     _check_vocabulary(config)

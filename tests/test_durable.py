@@ -4,6 +4,7 @@ import os
 import pytest
 
 from bahdanau_jax import durable
+from bahdanau_jax.errors import one_line
 
 
 def test_a_file_is_replaced_whole(tmp_path):
@@ -95,3 +96,12 @@ def test_an_empty_list_vouches_for_nothing(directory):
 
 def test_writing_leaves_no_other_file_behind(directory):
     assert sorted(p.name for p in directory.iterdir()) == ["a.bin", "below", durable.CHECKSUMS]
+
+
+def test_a_full_disk_is_named(tmp_path):
+    with (
+        pytest.raises(OSError, match="/dev/full") as caught,
+        durable.NamedFile("/dev/full", "wb") as file,
+    ):
+        file.write(b"text")
+    assert "/dev/full" in str(one_line(caught.value))

@@ -1,4 +1,7 @@
+import bz2
+import gzip
 import io
+import lzma
 import os
 import threading
 
@@ -120,3 +123,38 @@ def test_a_file_that_cannot_be_read_is_refused(tmp_path):
     for path in (tmp_path / "absent", tmp_path):
         with pytest.raises(InputError, match="--input: can't read"), open_input(str(path)):
             raise AssertionError
+
+
+FILES = {
+    "gzip": gzip.compress(b"a\n"),
+    "bzip2": bz2.compress(b"a\n"),
+    "xz": lzma.compress(b"a\n"),
+    "UTF-16": "one line\nanother\n".encode("utf-16"),
+    "UTF-16, big": "\ufeffone line\nanother\n".encode("utf-16-be"),
+    "UTF-16, no mark": "one line\nanother\n".encode("utf-16-le"),
+    "Excel": b"PK\x03\x04\x14\0\x06\0\x08\0\0\0!\0[Content_Types].xml",
+    "old Excel": b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(20),
+}
+
+
+@pytest.mark.parametrize("kind", FILES)
+def test_a_file_that_is_no_text_is_called_what_it_looks_like(kind, tmp_path):
+    path = tmp_path / "input"
+    path.write_bytes(FILES[kind])
+    said = f"looks like {kind.partition(',')[0]}"
+    with pytest.raises(InputError, match=said):
+        list(read_lines(path))
+    with path.open("rb") as stream, pytest.raises(InputError, match=said):
+        list(read_lines(stream))
+
+
+def test_a_full_disk_names_the_output():
+    with pytest.raises(OSError, match="/dev/full"), open_output("/dev/full") as stream:
+        stream.write("text")
+        stream.flush()
+
+
+def test_an_output_without_room_for_its_partial_name_says_so(tmp_path):
+    name = tmp_path / ("a" * 250)
+    with pytest.raises(InputError, match=r"\.partial, which becomes"), open_output(str(name)):
+        pass

@@ -7,7 +7,7 @@ import sys
 import textwrap
 import time
 
-from bahdanau_jax.terminal import PLAIN_INTERVAL, Counter, Progress, say
+from bahdanau_jax.terminal import PLAIN_INTERVAL, Counter, Progress, say, visible
 
 
 class Clock:
@@ -169,3 +169,16 @@ def test_a_counter_of_what_is_over_at_once_shows_nothing(monkeypatch):
     with Counter("lines", None, stream, Clock()) as counter:
         counter.update(3)
     assert stream.getvalue() == ""
+
+
+def test_escape_sequences_are_spelt_out_and_text_is_not():
+    hostile = "a\x1b]0;title\x07b\x9b2Jc\x7f\r\x00"
+    assert visible(hostile) == r"a\x1b]0;title\x07b\x9b2Jc\x7f\r\x00"
+    assert visible("é 你\u0301\t1\n") == "é 你\u0301\t1\n"
+    assert visible("1\n2", lines=False) == r"1\n2"
+
+
+def test_what_is_said_holds_no_escape_sequence():
+    stream = io.StringIO()
+    say("reading \x1b[31mred", stream)
+    assert stream.getvalue() == "reading \\x1b[31mred\n"

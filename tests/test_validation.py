@@ -9,7 +9,7 @@ import pytest
 from bahdanau_jax import validation
 from bahdanau_jax.config import Config
 from bahdanau_jax.errors import InputError
-from bahdanau_jax.fields import field_paths, from_json, to_json
+from bahdanau_jax.fields import field_paths, field_type, from_json, to_json, with_values
 from bahdanau_jax.validation import CHOICES, RANGES, validate
 
 # Neither a choice nor a number with a range: names, paths and switches.
@@ -334,3 +334,19 @@ def test_validation_changes_nothing():
     before = dataclasses.replace(from_json(to_json(config)))
     validate(config)
     assert config == before
+
+
+BEYOND = [f for f in RANGES if field_type(f) in (int, float)]
+
+
+@pytest.mark.parametrize("field", BEYOND)
+@pytest.mark.parametrize("value", [10**20, 1e300, math.nan, math.inf, -math.inf])
+def test_a_value_beyond_reason_is_refused_by_name(field, value):
+    if field_type(field) is int:
+        value = int(value) if math.isfinite(value) else 10**20
+    with pytest.raises(InputError, match=field):
+        validate(with_values(Config(), {field: value}))
+
+
+def test_every_number_has_a_range():
+    assert {f for f in field_paths() if field_type(f) in (int, float)} == {*RANGES}

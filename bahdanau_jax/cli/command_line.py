@@ -1,6 +1,7 @@
 """From a command line to what it asks for: every mistake in it gets one line that names the fix."""
 
 import dataclasses
+import math
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -89,6 +90,9 @@ def parse(argv: Sequence[str]) -> CommandLine:
         _define_field(path, parsed)
     try:
         arguments = parsed.read_flags_from_files(list(argv[1:]), force_gnu=False)
+        for argument in arguments:
+            if any("\ud800" <= character <= "\udfff" for character in argument):
+                raise InputError(f"{argument!a} isn't UTF-8; rename what it names")
         arguments = [_in_full(argument) for argument in arguments]
         names = [text.lstrip("-").partition("=")[0].removeprefix("no") for text in arguments]
         if "undefok" in names:
@@ -103,6 +107,9 @@ def parse(argv: Sequence[str]) -> CommandLine:
         raise InputError(f"unexpected argument {rest[0]!r}; flags begin with --")
     values: dict[str, Any] = {flag.name: parsed[flag.name].value for flag in FLAGS}
     given = tuple(flag.name for flag in FLAGS if parsed[flag.name].present)
+    for name in given:
+        if isinstance(values[name], float) and not math.isfinite(values[name]):
+            raise InputError(f"--{name} must be a number that is finite; it is {values[name]}")
     refuse_ignored(values, given)
     if {"config", "workdir"} <= {*given} and values["mode"] not in ("train", "explain"):
         raise InputError(

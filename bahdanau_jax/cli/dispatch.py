@@ -38,7 +38,8 @@ def _train(line: CommandLine, task: Task) -> None:
     if flag["distributed"]:
         processes.join(flag["coordinator"], flag["process"], flag["processes"])
     origin = None if flag["init_from"] is None else Path(flag["init_from"])
-    train(task.config, line.directory, line.overrides(), origin, line.experiment.source)
+    source = line.experiment.source
+    train(task.config, line.directory, line.overrides(), origin, source, flag["restart"])
 
 
 def _explain(line: CommandLine, task: Task) -> None:

@@ -4,6 +4,8 @@
 --config=cmudict                        the installed experiment of this name
 --config=mine.py:argument               get_config("argument")
 --config=runs/mine/config.json          of an earlier run; read as JSON and never executed
+
+Only a file whose name ends in .py is ever executed; any other is JSON, or refused.
 """
 
 import functools
@@ -16,6 +18,7 @@ import bahdanau_jax
 from bahdanau_jax.config import Config
 from bahdanau_jax.errors import InputError
 from bahdanau_jax.fields import from_json
+from bahdanau_jax.stored_files import read_text
 
 # Beside the package in a checkout, and where pip installs it.
 INSTALLED = Path(bahdanau_jax.__file__).parents[1] / "experiments"
@@ -36,7 +39,7 @@ class Experiment:
           text: as behind `--config=`.
 
         Raises:
-          InputError: there is no such file, or it is of neither kind.
+          InputError: there is no such file, or an argument for what takes none.
         """
         whole = _resolve(text)
         name, colon, argument = text.rpartition(":")
@@ -46,19 +49,14 @@ class Experiment:
                 f"--config: there is no file {(name or text)!r}; give an experiment, as "
                 f"--config=experiments/cmudict.py, or the name of an installed one: {_names()}"
             )
-        if path.suffix.lower() not in (".py", ".json"):
-            raise InputError(
-                f"--config: {path} is neither an experiment, which ends in .py, nor a run's "
-                "config.json"
-            )
         self.path, self.argument = path, argument if colon and whole is None else None
-        if self.is_recorded and self.argument is not None:
+        if self.is_recorded and self.argument:
             raise InputError(f"--config: {path} takes no argument; leave out :{argument}")
 
     @property
     def is_recorded(self) -> bool:
         """Whether it is the configuration of an earlier run."""
-        return self.path.suffix.lower() == ".json"
+        return self.path.suffix != ".py"
 
     @property
     def source(self) -> Path | None:
@@ -97,13 +95,16 @@ class Experiment:
 
     def _read(self) -> Config:
         try:
-            return from_json(self.path.read_text(encoding="utf-8"))
+            return from_json(read_text(self.path))
         except (OSError, UnicodeDecodeError) as error:
             raise InputError(
                 f"--config: {self.path} can't be read ({type(error).__name__})"
             ) from error
         except InputError as error:
-            raise InputError(f"--config: {self.path}: {error}") from error
+            text = f"--config: {self.path}: {error}"
+            if not self.path.suffix.lower().startswith(".json"):
+                text += "; an experiment's name ends in .py, a run's configuration is config.json"
+            raise InputError(text) from error
 
     @functools.cached_property
     def _namespace(self) -> dict[str, Any]:

@@ -127,6 +127,13 @@ FLAGS: tuple[Flag, ...] = (
         TRAIN,
     ),
     _sweep(
+        "restart",
+        bool,
+        "Begin anew; what the workdir holds is moved aside, to NAME.old-1.",
+        default=False,
+        excludes=("sweep", "tune", "replicas"),
+    ),
+    _sweep(
         "sweep",
         tuple,
         "Runs every value: FIELD=v1,v2,… or FIELD=1e-4..1e-2:log5, or @NAME for a sweep of the "

@@ -12,6 +12,7 @@ from bahdanau_jax.cli.command_line import parse
 from bahdanau_jax.cli.help import help_text
 from bahdanau_jax.errors import InputError, one_line
 from bahdanau_jax.runtime.signals import Stopped
+from bahdanau_jax.terminal import visible
 
 
 def main(argv: Sequence[str] | None = None, script: Path | None = None) -> int:
@@ -25,6 +26,8 @@ def main(argv: Sequence[str] | None = None, script: Path | None = None) -> int:
     name = script.name if script else "bahdanau_jax"
     typed = f"python {name}" if script else name
     logging.basicConfig(format="%(levelname)s: %(message)s", level=logging.WARNING)
+    for handler in logging.root.handlers:
+        handler.setFormatter(_VisibleFormatter("%(levelname)s: %(message)s"))
     if {"-h", "--help"} & set(argv[1:]):
         print(help_text(typed), end="")
         return 0
@@ -38,7 +41,7 @@ def main(argv: Sequence[str] | None = None, script: Path | None = None) -> int:
         line = one_line(error)
         if line is None:
             raise
-        print(f"{name}: {line}", file=sys.stderr)
+        print(f"{name}: {visible(line, lines=False)}", file=sys.stderr)
         return 2 if isinstance(error, InputError) else 1
     except Stopped as stop:
         print(f"{name}: {stop}", file=sys.stderr)
@@ -48,6 +51,13 @@ def main(argv: Sequence[str] | None = None, script: Path | None = None) -> int:
     except KeyboardInterrupt:
         print(f"{name}: interrupted", file=sys.stderr)
         return 130
+
+
+class _VisibleFormatter(logging.Formatter):
+    """Spells out the control characters of a record, which may quote a file."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return visible(super().format(record))
 
 
 def _run(argv: Sequence[str], typed: str, script: Path | None) -> int:

@@ -18,8 +18,8 @@ from bahdanau_jax.runtime import setup
 from bahdanau_jax.sweeps import executors, sweep
 from bahdanau_jax.sweeps.executors import Ended, Job
 from bahdanau_jax.sweeps.grid import MOST_CELLS, Cell, expand
-from bahdanau_jax.sweeps.tuning import Choice, Space, parse_space
-from bahdanau_jax.terminal import say
+from bahdanau_jax.sweeps.search_space import Choice, Space, parse_space
+from bahdanau_jax.terminal import say, visible
 from bahdanau_jax.validation import validate
 from bahdanau_jax.workdir import directory as workdir
 
@@ -99,7 +99,7 @@ def _tune(line: CommandLine, command: Sequence[str]) -> int:
     metric = tuning.metric_of(line.values["metric"], config)
     what = tuning.Tuning(config, space, metric, higher_is_better(metric), line.values["trials"])
     trials = tuning.tune(line.directory, what, command, say)
-    print(tuning.table(trials, metric))
+    print(visible(tuning.table(trials, metric)))
     return 0 if any(trial.state == "complete" for trial in trials) else 1
 
 

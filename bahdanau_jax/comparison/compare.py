@@ -1,5 +1,6 @@
 """Which configuration of a sweep is better, by how much, and is it more than noise?"""
 
+import contextlib
 import csv
 import io
 import itertools
@@ -7,7 +8,7 @@ import math
 import shlex
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -189,20 +190,32 @@ def to_csv(comparison: Comparison) -> str:
     figures = list(dict.fromkeys(name for of_run in numbers for name in of_run))
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow(["cell", "status", *fields, *figures])
+
+    def write(*cells: Any) -> None:
+        writer.writerow([_inert(str(cell)) for cell in cells])
+
+    write("cell", "status", *fields, *figures)
     for run, of_run in zip(runs, numbers, strict=True):
         values = [run.values.get(path, "") for path in fields]
-        writer.writerow(
-            [
-                run.name,
-                f"counted as {again[run.name]}" if run.name in again else "finished",
-                *values,
-                *(repr(of_run[n]) if n in of_run else "" for n in figures),
-            ]
+        write(
+            run.name,
+            f"counted as {again[run.name]}" if run.name in again else "finished",
+            *values,
+            *(repr(of_run[n]) if n in of_run else "" for n in figures),
         )
     for name, why in results.missing:
-        writer.writerow([name, why, *[""] * (len(fields) + len(figures))])
+        write(name, why, *[""] * (len(fields) + len(figures)))
     return stream.getvalue()
+
+
+def _inert(cell: str) -> str:
+    """Returns a cell's text such that no program takes it for a formula; a number stays one."""
+    if not cell.startswith(("=", "+", "-", "@", "\t", "\r")):
+        return cell
+    with contextlib.suppress(ValueError):
+        float(cell)
+        return cell
+    return f"'{cell}"
 
 
 def to_markdown(comparison: Comparison) -> str:

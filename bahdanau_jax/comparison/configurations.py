@@ -12,7 +12,9 @@ import numpy as np
 
 from bahdanau_jax.config import Config
 from bahdanau_jax.effects import ineffective
+from bahdanau_jax.errors import InputError
 from bahdanau_jax.fields import field_paths, short_name, value_of, with_values
+from bahdanau_jax.stored_files import read_text
 from bahdanau_jax.sweeps.grid import SEEDS, Point
 from bahdanau_jax.validation import validate
 from bahdanau_jax.workdir import directory as workdir
@@ -52,7 +54,7 @@ class Run(NamedTuple):
         """Returns the outputs of a split, None where they can't be read."""
         path = self.directory / "outputs" / f"{split}.txt"
         try:
-            return path.read_text(encoding="utf-8").split("\n")[:-1]
+            return read_text(path).split("\n")[:-1]
         except (OSError, UnicodeDecodeError):
             return None
 
@@ -108,6 +110,10 @@ def read_run(directory: Path, values: Point) -> Run:
             changes |= before
         texts |= start["fingerprints"]
     validate(config)
+    result = metrics_log.read_result(directory) or {}
+    own = manifest.identify(directory).get("id")
+    if result.get("run", own) != (own or result.get("run")):
+        raise InputError(f"{directory / metrics_log.RESULT} is of another run; bring back its own")
     idle = {*ineffective(config), *SAID}
     settings: Settings = {p: value_of(config, p) for p in field_paths() if p not in idle}
     if origin := next((start["init_from"] for start in starts if start.get("init_from")), None):
@@ -118,7 +124,7 @@ def read_run(directory: Path, values: Point) -> Run:
         values,
         config,
         settings | changes | texts,
-        metrics_log.read_result(directory) or {},
+        result,
         metrics_log.read_metrics(directory),
         starts[-1] if starts else {},
     )

@@ -31,7 +31,7 @@ from bahdanau_jax.fields import to_json
 from bahdanau_jax.reports import plots
 from bahdanau_jax.reports.pages import render
 from bahdanau_jax.sweeps.grid import SEEDS
-from bahdanau_jax.terminal import say
+from bahdanau_jax.terminal import say, visible
 
 WIDEST = 40  # characters of two names that fit beside a chart
 PAGE, TABLE = "report.html", "results.csv"
@@ -53,7 +53,7 @@ def report(directory: Path, stream: TextIO) -> None:
         samples = sample_alignments(comparison.results.configurations, comparison.test_set)
     write_atomically(directory / TABLE, to_csv(comparison))
     write_atomically(directory / PAGE, page(comparison, samples))
-    print(to_markdown(comparison), file=stream)
+    print(visible(to_markdown(comparison)), file=stream)
     say(f"the report is {directory / PAGE}; each cell's figures are in {directory / TABLE}")
 
 

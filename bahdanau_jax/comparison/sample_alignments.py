@@ -1,6 +1,5 @@
 """The same few sentences, as every configuration of a sweep translated and attended to them."""
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -9,6 +8,7 @@ import numpy as np
 
 from bahdanau_jax.comparison.configurations import Configuration
 from bahdanau_jax.comparison.results import TestSet
+from bahdanau_jax.stored_files import parse_json, read_text
 
 SAMPLES = 3
 LONGEST = 16  # source tokens, so that heat maps fit side by side
@@ -69,13 +69,14 @@ def sample_alignments(configurations: Sequence[Configuration], test_set: TestSet
 
 
 def _attended(line: str, label: str) -> Attended:
-    pair = json.loads(line)
+    pair = parse_json(line)
     shape = len(pair["target"]), len(pair["source"])
     weights = np.asarray(pair["alignment"], np.float64).reshape(shape)
     return Attended(weights, pair["source"], pair["target"], label)
 
 
 def _lines(path: Path) -> list[str]:
-    if not path.exists():
+    try:
+        return read_text(path).split("\n")[:-1]
+    except (OSError, ValueError):
         return []
-    return path.read_text(encoding="utf-8", errors="replace").split("\n")[:-1]

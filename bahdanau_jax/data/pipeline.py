@@ -82,8 +82,11 @@ class Data:
             say(f"left out for an empty side: {counted(pairs.empty, 'training pair')}")
         return store
 
-    def training_splits(self) -> list[EvaluationSplit]:
+    def training_splits(self, tell: Callable[[str], None] = say) -> list[EvaluationSplit]:
         """Reads what training evaluates: the development split, then every test split.
+
+        Args:
+          tell: told what should be looked at.
 
         Raises:
           InputError: there is no development split, or a split can't be read or is empty.
@@ -95,13 +98,14 @@ class Data:
                 f"checkpoint by; its splits: {', '.join(names)}"
             )
         tests = [name for name in names if name.startswith("test")]
-        return [self.evaluation_split(name) for name in ("dev", *tests)]
+        return [self.evaluation_split(name, tell) for name in ("dev", *tests)]
 
-    def evaluation_split(self, name: str) -> EvaluationSplit:
+    def evaluation_split(self, name: str, tell: Callable[[str], None] = say) -> EvaluationSplit:
         """Reads a split into memory.
 
         Args:
           name: any name that `Corpus.resolve_split` takes.
+          tell: told what should be looked at.
 
         Raises:
           InputError: there is no such split, it can't be read, or it is empty.
@@ -111,7 +115,7 @@ class Data:
         if not examples:
             raise InputError(f"the split {name} is empty; fill it, or take it away")
         if self.corpus.name.startswith("tsv:"):
-            _warn_of_repeated(name, examples)
+            _warn_of_repeated(name, examples, tell)
         source, target = self.vocabularies.source, self.vocabularies.target
         ids = [source.encode(source_text(example.source)) for example in examples]
         pairs = [
@@ -138,12 +142,12 @@ class Data:
         return [rule(source) for source in sources]
 
 
-def _warn_of_repeated(name: str, examples: list[Example]) -> None:
+def _warn_of_repeated(name: str, examples: list[Example], tell: Callable[[str], None]) -> None:
     repeated = len(examples) - len({example.source for example in examples})
     if repeated:
-        say(
-            f"warning: {counted(repeated, 'line')} of {name} repeat the source of another line, "
-            "and each is scored by its own reference alone; put all references of a source on one "
+        tell(
+            f"warning: {counted(repeated, 'line')} of {name} with the source of another line, "
+            "each scored by its own reference alone; put all references of a source on one "
             "line, with tabs between"
         )
 

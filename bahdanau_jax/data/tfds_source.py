@@ -134,10 +134,17 @@ def _builder(name: str, directory: str | None) -> "DatasetBuilder":
             _prepare(own[name](data_dir=directory))
         return own[name](data_dir=directory)
 
+    base, colon, version = name.partition(":")
+    if base in own and colon:
+        there = str(own[base].VERSION)
+        if version != there:
+            raise InputError(f"tfds:{name}: {base} has no such version; give tfds:{base}:{there}")
+        return _builder(base, directory)
+
     try:
         # With a version given, TFDS looks for prepared files before it looks for a builder's code.
         builder = tfds.builder(name if ":" in name else f"{name}:*.*.*", data_dir=directory)
-    except (ValueError, ImportError):
+    except (ValueError, ImportError, AssertionError):
         builder = None
     if builder is None or not _is_prepared(builder):
         raise InputError(

@@ -22,6 +22,7 @@ from bahdanau_jax.data.vocabulary import (
 )
 from bahdanau_jax.durable import digest, write_atomically
 from bahdanau_jax.errors import InputError
+from bahdanau_jax.stored_files import open_regular, parse_json
 
 __all__ = [
     "KINDS",
@@ -131,9 +132,11 @@ class Vocabularies:
         directory = pathlib.Path(directory)
         content = _read(directory / _INDEX)
         try:
-            index = json.loads(content)
+            index = parse_json(content)
             names = [str(index[side]["file"]) for side in ("source", "target")]
             saved = {str(entry["file"]): entry["fingerprint"] for entry in index.values()}
+            if any(pathlib.PurePath(name).name != name for name in saved):
+                raise ValueError("a file of another directory")
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise InputError(
                 f"vocabulary file {directory / _INDEX} is damaged; {_REMEDY}"
@@ -191,6 +194,7 @@ def _build_side(side: str, kind: str, size: int, texts: Iterable[str]) -> Vocabu
 
 def _read(path: pathlib.Path) -> bytes:
     try:
-        return path.read_bytes()
+        with open_regular(path) as stream:
+            return stream.read()
     except OSError as error:
         raise InputError(f"can't read the vocabulary file {path} ({error.strerror})") from error

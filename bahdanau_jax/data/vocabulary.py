@@ -10,6 +10,7 @@ from typing import Self
 from bahdanau_jax.durable import digest, write_atomically
 from bahdanau_jax.errors import InputError
 from bahdanau_jax.special_ids import BOS, EOS, PAD, UNK
+from bahdanau_jax.stored_files import parse_json
 
 UNKNOWN_MARK = "⁇"  # how UNK looks in decoded text
 _MARKS = ("<pad>", "<s>", "</s>", UNKNOWN_MARK)
@@ -127,7 +128,7 @@ class TokenVocabulary(Vocabulary):
     @classmethod
     def from_bytes(cls, content: bytes) -> Self:
         """Reads what `save` wrote; raises ValueError if it isn't that."""
-        value = json.loads(content)
+        value = parse_json(content)
         if not isinstance(value, dict) or value.get("kind") not in TOKEN_KINDS:
             raise ValueError("it holds no list of tokens")
         tokens = value.get("tokens")

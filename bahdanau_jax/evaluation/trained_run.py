@@ -66,14 +66,14 @@ def open_run(
     Raises:
       InputError: there is no run, no good checkpoint, or not the vocabulary that it had.
     """
-    config = workdir.read_config(directory)
+    config, run = workdir.read_config(directory), manifest.identify(directory)
     config.decode = dataclasses.replace(config.decode, **(decode or {}))
     validate(config)
     vocabularies = Vocabularies.load(directory / "vocabulary")
     manifest.check_fingerprints(directory, {"vocabularies": vocabularies.fingerprint})
     model = make_model(config, vocabularies)
     template = devices.abstract(jax.eval_shape(lambda: initial_params(model, jax.random.key(0))))
-    with Checkpoints(directory / "checkpoints") as checkpoints:
+    with Checkpoints(directory / "checkpoints", run) as checkpoints:
         restored = restore_selected(checkpoints, template, which)
     evaluator = Evaluator(model, config, vocabularies)
     return TrainedRun(config, restored.step, restored.state, evaluator)

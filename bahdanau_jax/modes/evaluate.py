@@ -1,6 +1,8 @@
 """The mode `evaluate`: the figures of a split, on standard output and in the workdir."""
 
+import contextlib
 import dataclasses
+import tempfile
 from pathlib import Path
 
 from bahdanau_jax.config import DecodeConfig
@@ -52,9 +54,25 @@ def evaluate(
     if other := _other(read_config(directory).decode, run.config.decode, checkpoint):
         place = directory / OTHERWISE / other
         say(f"not the settings of the run itself: outputs and figures go to {place}")
-    figures, _ = evaluation_report.evaluate_split(run, place, split)
-    evaluation_report.print_figures(split.name, figures)
-    evaluation_report.print_parts(place, split.name)
+    with contextlib.ExitStack() as stack:
+        if why := _cannot_be_written(place):
+            say(f"{place} can't be written to ({why}): outputs, alignments and figures aren't kept")
+            place = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        figures, _ = evaluation_report.evaluate_split(run, place, split)
+        evaluation_report.print_figures(split.name, figures)
+        evaluation_report.print_parts(place, split.name)
+
+
+def _cannot_be_written(place: Path) -> str | None:
+    """Returns why an evaluation's files can't be made in a directory; None if they can."""
+    try:
+        for name in evaluation_report.FOLDERS:
+            (place / name).mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=place / name):
+                pass
+    except OSError as error:
+        return error.strerror
+    return None
 
 
 def _other(own: DecodeConfig, used: DecodeConfig, checkpoint: Selection) -> str:

@@ -21,8 +21,13 @@ from bahdanau_jax.model.seq2seq import Seq2Seq, initial_params
 from bahdanau_jax.modes.origins import FOLLOWED, choices
 from bahdanau_jax.modes.work import Size, step_work, tanh_count
 from bahdanau_jax.runtime import devices
-from bahdanau_jax.terminal import say
-from bahdanau_jax.training.compilation import StepMemory, planned
+from bahdanau_jax.terminal import say, visible
+from bahdanau_jax.training.compilation import (
+    StepMemory,
+    check_reason,
+    least_activations,
+    planned,
+)
 from bahdanau_jax.training.optimizer import make_optimizer
 from bahdanau_jax.training.step import TrainState, create_state, make_train_step
 from bahdanau_jax.workdir import directory as workdir
@@ -164,6 +169,9 @@ def step_memory(model: Seq2Seq, config: Config, size: Size) -> StepMemory:
     state: TrainState = devices.abstract(
         jax.eval_shape(lambda: create_state(model, optimizer, config.seed))
     )
+    parts = jax.device_count() * config.train.accumulate
+    shape = (size.rows, size.source, size.target)
+    check_reason(state, state.params, least_activations(config.model, shape, parts))
     batch = Batch(
         np.zeros((size.rows, size.source), np.int32), np.zeros((size.rows, size.target), np.int32)
     )
@@ -237,7 +245,7 @@ def _print_table(rows: list[tuple[str, ...]], columns: str, stream: TextIO) -> N
 def _value(value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
-    return f"{value:,}" if isinstance(value, int) else str(value)
+    return f"{value:,}" if isinstance(value, int) else visible(str(value), lines=False)
 
 
 def _mib(size: int) -> str:

@@ -17,10 +17,10 @@ from bahdanau_jax.evaluation.gold_comparison import GoldComparison, compare_with
 from bahdanau_jax.evaluation.trained_run import TrainedRun, open_run_data
 from bahdanau_jax.lines import one_column
 from bahdanau_jax.special_ids import EOS
-from bahdanau_jax.terminal import say, say_nothing
-from bahdanau_jax.workdir import metrics_log
+from bahdanau_jax.terminal import say, say_nothing, visible
+from bahdanau_jax.workdir import manifest, metrics_log
 
-OUTPUTS, ALIGNMENTS, EVALUATION = "outputs", "alignments", "evaluation"  # in the workdir
+FOLDERS = OUTPUTS, ALIGNMENTS, EVALUATION = "outputs", "alignments", "evaluation"  # in a workdir
 HEAT_MAPS = 6  # drawn on one page
 LONGEST_DRAWN = 40  # tokens a side; longer pairs make unreadable heat maps
 
@@ -35,6 +35,8 @@ def conclude(run: TrainedRun, directory: Path, splits: list[EvaluationSplit]) ->
     """
     count = sum(leaf.size for leaf in jax.tree.leaves(run.params))
     result: dict[str, float | str] = {"step": run.step, "parameters": count}
+    result["start"] = len(manifest.read_starts(directory))
+    result["run"] = manifest.identify(directory).get("id", "")
     for number, split in enumerate(splits):
         figures, outputs = evaluate_split(run, directory, split)
         result |= {f"{split.name}/{name}": value for name, value in figures.items()}
@@ -130,7 +132,7 @@ def print_figures(name: str, figures: dict[str, float | str]) -> None:
 def print_parts(directory: Path, name: str) -> None:
     """Prints a split's intervals, and its figures by source length and other parts."""
     for line in part_lines(directory, name):
-        print(line, flush=True)
+        print(visible(line), flush=True)
 
 
 def _print_samples(run: TrainedRun, split: EvaluationSplit, outputs: list[Output]) -> None:
@@ -140,7 +142,8 @@ def _print_samples(run: TrainedRun, split: EvaluationSplit, outputs: list[Output
         number = sample * len(outputs) // count
         example, text = split.examples[number], run.evaluator.text(outputs[number])
         mark = "=" if text in example.references else "≠"
-        print(f"{example.source}\t{text}\t{mark} {' | '.join(example.references)}", flush=True)
+        line = f"{example.source}\t{text}\t{mark} {' | '.join(example.references)}"
+        print(visible(line), flush=True)
 
 
 def write_outputs(

@@ -21,6 +21,8 @@ from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
+from bahdanau_jax.durable import write_atomically
+
 WIDTH, HEIGHT = 640, 300  # pixels of a chart, before the page scales it
 COLOURS = 8
 LENGTH = "source length in words"
@@ -198,7 +200,9 @@ def by_length(
     axes.set_ylabel(quantity, parse_math=False)
     for text in axes.legend(frameon=False).get_texts():
         text.set_parse_math(False)
-    figure.savefig(path)
+    picture = io.BytesIO()
+    figure.savefig(picture, format="png")
+    write_atomically(path, picture.getvalue())
 
 
 def _chart(across: str, up: str, height: int = HEIGHT) -> tuple[Figure, Axes]:

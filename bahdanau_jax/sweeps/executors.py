@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from bahdanau_jax.errors import InputError
+from bahdanau_jax.stored_files import open_regular
 
 LOG = "log.txt"  # in a cell's workdir: all that its runs have written
 POLL = 0.05  # seconds between two looks at the processes
@@ -175,9 +176,12 @@ def visible_gpus() -> list[str]:
 
 def last_line(log: Path) -> str:
     """Returns the last line of a log that says something, for a person to see why a cell failed."""
-    if not log.exists():
+    try:
+        with open_regular(log) as stream:
+            stream.seek(max(stream.seek(0, os.SEEK_END) - 4000, 0))
+            text = stream.read().decode("utf-8", "replace")
+    except OSError:
         return ""
-    text = log.read_bytes()[-4000:].decode("utf-8", "replace")
     return next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "")
 
 

@@ -6,9 +6,10 @@ has a workdir like any other; the loop is that of a run alone.
 """
 
 import dataclasses
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -16,7 +17,7 @@ from jax import Array
 
 from bahdanau_jax.config import Config, TrainConfig
 from bahdanau_jax.errors import InputError
-from bahdanau_jax.fields import field_paths
+from bahdanau_jax.fields import differences, field_paths
 from bahdanau_jax.model.dropout import varying_rate
 from bahdanau_jax.model.seq2seq import Seq2Seq
 from bahdanau_jax.runtime import devices, processes
@@ -28,8 +29,12 @@ from bahdanau_jax.training.loop import Program
 from bahdanau_jax.training.member import Member
 from bahdanau_jax.training.optimizer import make_optimizer
 from bahdanau_jax.training.step import TrainState, create_state, make_train_step
-from bahdanau_jax.training.train import train_members
+from bahdanau_jax.training.train import MAY_CHANGE, train_members
 from bahdanau_jax.workdir import directory as workdir
+from bahdanau_jax.workdir import manifest, metrics_log
+from bahdanau_jax.workdir.checkpoints import Checkpoints
+
+T = TypeVar("T")
 
 # The fields that may differ between replicas; all else is the same program.
 FIELDS = (
@@ -50,7 +55,9 @@ def train_replicas(
     init_from: Path | None = None,
     experiment: Path | None = None,
 ) -> list[str]:
-    """Trains every cell, or goes on training, in one program; evaluates each one's best checkpoint.
+    """Trains every cell that isn't finished, or goes on, in one program; evaluates each one's best.
+
+    Cells that stand at different steps are trained in as many programs, one after another.
 
     Args:
       directory: of the sweep; each cell's workdir is below it.
@@ -71,15 +78,72 @@ def train_replicas(
         raise InputError("--replicas runs in one process; leave out --distributed")
     check([cell.config for cell in cells])
     members = [_member(directory / cell.name, cell, overrides, experiment) for cell in cells]
-
-    def claimed() -> None:
-        for member in members:
-            (member.directory / sweep.FAILED).unlink(missing_ok=True)
-        sweep.list_cells(directory, cells, [])
-
+    for member in members:
+        workdir.check_config(member.directory, member.config, MAY_CHANGE)
     with workdir.lock(directory):
-        train_members(members, replica_program, init_from, claimed)
+        left = [member for member in members if not is_concluded(member.directory, member.config)]
+        groups = group_by_step(left, [_steps(member.directory) for member in left])
+        new = len(groups.get(0, []))
+        say(
+            f"{len(cells)} replicas: {len(members) - len(left)} finished, {len(left) - new} to go "
+            f"on, {new} to begin"
+        )
+        if len(groups) > 1:
+            steps = ", ".join(f"{len(group)} from step {step:,}" for step, group in groups.items())
+            say(f"they don't stand at one step; one group is trained after another: {steps}")
+        if not groups:
+            sweep.list_cells(directory, cells, [])
+        for number, group in enumerate(groups.values()):
+            claimed = functools.partial(_begin, directory, group, cells if number == 0 else [])
+            train_members(group, replica_program, init_from, claimed)
     return [cell.name for cell, member in zip(cells, members, strict=True) if member.failure]
+
+
+def is_concluded(directory: Path, config: Config) -> bool:
+    """Returns whether a run of exactly this configuration has come to its end in a workdir."""
+    result = metrics_log.read_result(directory)
+    if result is None:
+        return False
+    starts = manifest.read_starts(directory)
+    # A run that was given more steps, and hasn't come to their end, has the result of an earlier
+    # start. A result without the number of its start is of a version that didn't count them.
+    number = result.get("start")
+    number = number if isinstance(number, int) else len(starts)
+    return not any(differences(start["config"], config) for start in starts[:number][-1:])
+
+
+def group_by_step(members: Sequence[T], steps: Sequence[Sequence[int]]) -> dict[int, list[T]]:
+    """Divides members into those that can go on together.
+
+    Args:
+      members: that aren't finished.
+      steps: of each one's checkpoints, the newest first; none for a new one.
+
+    Returns:
+      Members by the step that they go on from, 0 for new ones. Nobody goes back by more than one
+      save, which is how far those that were trained together can be apart when they are killed.
+    """
+    groups: dict[int, list[T]] = {}
+    newest = [each[0] if each else 0 for each in steps]
+    for number in sorted(range(len(members)), key=newest.__getitem__):
+        # The group of the least advanced comes first, so that a later member can join it.
+        shared = [step for step in groups if step in steps[number][:2]] or [newest[number]]
+        groups.setdefault(shared[-1], []).append(members[number])
+    return groups
+
+
+def _steps(directory: Path) -> list[int]:
+    """Returns the steps of a workdir's checkpoints, the newest first, unless somebody trains it."""
+    with workdir.lock(directory), Checkpoints(directory / "checkpoints") as checkpoints:
+        return checkpoints.steps()
+
+
+def _begin(directory: Path, members: Sequence[Member], cells: Sequence[Cell]) -> None:
+    """Notes that members are trained, and which cells the sweep has, unless that was noted."""
+    for member in members:
+        (member.directory / sweep.FAILED).unlink(missing_ok=True)
+    if cells:
+        sweep.list_cells(directory, cells, [])
 
 
 def _member(

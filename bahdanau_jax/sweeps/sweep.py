@@ -5,7 +5,7 @@ W/score=dot,seed=1/         a workdir like any other, with log.txt and, if it fa
 """
 
 import datetime
-import json
+import math
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -17,6 +17,7 @@ from bahdanau_jax.durable import write_atomically
 from bahdanau_jax.effects import ineffective
 from bahdanau_jax.errors import InputError
 from bahdanau_jax.fields import differences, to_dict
+from bahdanau_jax.stored_files import read_json
 from bahdanau_jax.sweeps.executors import LOG, Ended, Job, command_line, last_line
 from bahdanau_jax.sweeps.grid import SEEDS, Cell
 from bahdanau_jax.workdir import directory as workdir
@@ -109,14 +110,13 @@ def read_sweep(directory: Path) -> dict[str, Any]:
     """
     path = directory / SWEEP
     try:
-        known = json.loads(path.read_text(encoding="utf-8"))
+        known = read_json(path)
         whole = isinstance(known["notes"], list)
         whole &= all(isinstance(start["command"], list) for start in known["starts"])
         for entry in known["cells"]:
             whole &= isinstance(entry["name"], str) and isinstance(entry["values"], dict)
         if not whole:
             raise ValueError
-        return known
     except FileNotFoundError:
         raise InputError(
             f"{directory}: no {SWEEP} here; give the workdir of a sweep, or start one by --sweep"
@@ -126,6 +126,10 @@ def read_sweep(directory: Path) -> dict[str, Any]:
             f"{path}: can't be read ({type(error).__name__}); move it away, and give the sweep's "
             "command again: finished cells stay as they are"
         ) from error
+    for name in (entry["name"] for entry in known["cells"]):
+        if name in ("", ".", "..") or "/" in name or "\0" in name:
+            raise InputError(f"{path}: {name!r} is no name of a cell, which lies beside it")
+    return known
 
 
 def write_failure(directory: Path, status: int, why: str) -> None:
@@ -142,16 +146,16 @@ def read_failure(directory: Path) -> str | None:
     if is_finished(directory) or not path.exists():
         return None
     try:
-        return str(json.loads(path.read_text(encoding="utf-8"))["why"])
+        return str(read_json(path)["why"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         return f"{FAILED} can't be read ({type(error).__name__})"
 
 
 def _run(directory: Path, jobs: Sequence[Job], run: Run, say: Callable[[str], None]) -> list[str]:
     for job in jobs:
+        wait_for(job.directory, say, WAIT)
         (job.directory / FAILED).unlink(missing_ok=True)
-        _wait_for(job.directory, say)
-    failed, ended, begun = [], 0, 0
+    failed, busy, ended, begun = [], [], 0, 0
 
     def started(job: Job) -> None:
         nonlocal begun
@@ -164,6 +168,10 @@ def _run(directory: Path, jobs: Sequence[Job], run: Run, say: Callable[[str], No
         if status == 0 and is_finished(cell):
             say(f"[{ended}/{len(jobs)}] {name} finished in {seconds:,.0f} s")
             continue
+        if workdir.is_busy(cell):
+            say(f"[{ended}/{len(jobs)}] {name} is trained by another process")
+            busy += [job for job in jobs if job.name == name]
+            continue
         why = last_line(cell / LOG) or f"it ended with status {status} and said nothing"
         write_failure(cell, status, why)
         failed.append(name)
@@ -172,17 +180,29 @@ def _run(directory: Path, jobs: Sequence[Job], run: Run, say: Callable[[str], No
         say(f"{len(failed)} of {len(jobs)} cells failed; the same command runs them again:")
         for name in failed:
             say(f"  {name}: {read_failure(directory / name)} (see {directory / name / LOG})")
-    return failed
+    for job in busy:
+        wait_for(job.directory, say)
+    left = [job for job in busy if not is_finished(job.directory)]
+    return failed + (_run(directory, left, run, say) if left else [])
 
 
-def _wait_for(directory: Path, say: Callable[[str], None]) -> None:
-    """Waits for a cell that goes on although the sweep that started it was killed."""
-    until, told = time.monotonic() + WAIT, False
+def wait_for(directory: Path, say: Callable[[str], None], longest: float = math.inf) -> None:
+    """Waits until no other process trains in a cell, as one that goes on without its sweep.
+
+    Args:
+      directory: the cell's workdir.
+      say: told once.
+      longest: in seconds.
+
+    Raises:
+      InputError: one trains there longer than that.
+    """
+    until, told = time.monotonic() + longest, False
     while directory.is_dir():
         try:
             with workdir.lock(directory):
                 return
-        except InputError:
+        except workdir.BusyError:
             if time.monotonic() > until:
                 raise
             if not told:

@@ -1,38 +1,27 @@
 """Searching for good values of fields: trials that Optuna proposes, stopped where hopeless.
 
+    W/tuning.json              what is looked for; see `tuning_record`
     W/trials.log               Optuna's journal, which several processes share
     W/learning_rate=0.0031/    the workdir of a trial, as of a sweep's cell
-
-What there is to choose from:
-
-    train.learning_rate=1e-4..1e-2:log    a number, evenly likely by its logarithm
-    train.dropout.readout=0..0.5          a number; a whole one where the field has whole ones
-    model.attention.score=additive,dot    one of a list
 
 Akiba et al. 2019, "Optuna: A Next-generation Hyperparameter Optimization Framework".
 """
 
 import contextlib
 import math
-import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from bahdanau_jax.config import Config
 from bahdanau_jax.errors import InputError
-from bahdanau_jax.fields import (
-    Value,
-    check_finite,
-    field_type,
-    parse_field,
-    parse_value,
-    resolve,
-)
-from bahdanau_jax.sweeps import executors, sweep
+from bahdanau_jax.fields import to_dict
+from bahdanau_jax.stored_files import refuse_strange_files
+from bahdanau_jax.sweeps import executors, sweep, tuning_record
 from bahdanau_jax.sweeps.executors import LOG, Job
 from bahdanau_jax.sweeps.grid import Cell, cell
+from bahdanau_jax.sweeps.search_space import Choice, Space, suggest
 from bahdanau_jax.workdir import directory as workdir
 from bahdanau_jax.workdir.metrics_log import read_metrics
 
@@ -41,24 +30,6 @@ LOCKS = ".trials"  # directories whose locks say which trials somebody works on
 STUDY = "bahdanau_jax"
 STARTUP = 5  # trials before any is pruned
 LOOK = 0.5  # seconds between two looks at a trial's metrics
-
-
-class Range(NamedTuple):
-    """Numbers from low to high, both included."""
-
-    low: float
-    high: float
-    logarithmic: bool
-    whole: bool
-
-
-class Choice(NamedTuple):
-    """One of some values."""
-
-    values: list[Value]
-
-
-Space = dict[str, Range | Choice]  # by the field's path
 
 
 class Tuning(NamedTuple):
@@ -78,6 +49,22 @@ class Tuning(NamedTuple):
     higher_is_better: bool
     trials: int
 
+    @property
+    def direction(self) -> Literal["minimize", "maximize"]:
+        """Which way the metric is to go, in Optuna's word."""
+        return "maximize" if self.higher_is_better else "minimize"
+
+    def record(self) -> dict[str, Any]:
+        """Returns what all starts of a search have in common, as `tuning_record` keeps it."""
+        space = {path: what._asdict() for path, what in self.space.items()}
+        base = to_dict(self.base)
+        return {
+            "metric": self.metric,
+            "direction": self.direction,
+            "space": space,
+            "base": base,
+        }
+
 
 class Trial(NamedTuple):
     """A finished trial."""
@@ -85,21 +72,6 @@ class Trial(NamedTuple):
     name: str
     state: str  # complete | pruned | fail
     value: float  # NaN without one
-
-
-def parse_space(texts: list[str]) -> Space:
-    """Reads every `--tune`.
-
-    Raises:
-      InputError: a field doesn't exist or occurs twice, or what it may be can't be read.
-    """
-    space: Space = {}
-    for text in texts:
-        path, what = _parse_field(text)
-        if path in space:
-            raise InputError(f"--tune: {path} is tuned twice; give all that it may be at once")
-        space[path] = what
-    return space
 
 
 def tune(
@@ -119,12 +91,26 @@ def tune(
       All finished trials, the best first.
 
     Raises:
-      InputError: Optuna isn't installed, or the journal is of other fields.
+      InputError: Optuna isn't installed, or the workdir holds another search.
     """
     workdir.make(directory)
-    storage = _storage(directory)
-    study = _study(storage, tuning)
-    _check_space(study, tuning.space)
+    refuse_strange_files(directory)
+    with _waiting_lock(directory / LOCKS / "ask"):
+        known = tuning_record.check(directory, tuning.record())
+        try:
+            storage = _storage(directory)
+            study = _study(storage, tuning)
+            if not known:
+                _check_journal(study, tuning)
+        except (InputError, OSError):
+            raise
+        except Exception as error:  # whatever Optuna stumbles over in a damaged journal
+            raise InputError(
+                f"{directory / JOURNAL}: can't be read ({type(error).__name__}); bring back a "
+                "copy, or move it away and tune anew: finished cells stay as they are"
+            ) from error
+        if not known:
+            tuning_record.write(directory, tuning.record())
     while (asked := _ask(study, storage, directory, tuning)) is not None:
         trial, lock = asked
         with lock:
@@ -145,7 +131,7 @@ def _storage(directory: Path) -> Any:
     except ImportError:
         raise InputError('--tune needs Optuna; pip install "bahdanau_jax[tune]"') from None
     optuna.logging.set_verbosity(optuna.logging.ERROR)
-    return optuna.storages.JournalStorage(JournalFileBackend(str(directory / JOURNAL)))
+    return optuna.storages.JournalStorage(JournalFileBackend(str(directory.absolute() / JOURNAL)))
 
 
 def _study(storage: Any, tuning: Tuning) -> Any:
@@ -154,19 +140,34 @@ def _study(storage: Any, tuning: Tuning) -> Any:
     return optuna.create_study(
         study_name=STUDY,
         storage=storage,
-        direction="maximize" if tuning.higher_is_better else "minimize",
+        direction=tuning.direction,
         pruner=optuna.pruners.MedianPruner(n_startup_trials=STARTUP),
         load_if_exists=True,
     )
 
 
-def _check_space(study: Any, space: Space) -> None:
-    for trial in study.get_trials(deepcopy=False):
-        if trial.params and set(trial.params) != set(space):
+def _check_journal(study: Any, tuning: Tuning) -> None:
+    """Checks a journal of a version that kept nothing else of its search."""
+    trials = [trial for trial in study.get_trials(deepcopy=False) if trial.params]
+    if trials and study.direction.name.lower() != tuning.direction:
+        raise InputError(
+            f"{JOURNAL} there is of a metric to {study.direction.name.lower()}; tune by the same "
+            "one, or choose another --workdir"
+        )
+    for trial in trials:
+        if set(trial.params) != set(tuning.space):
             raise InputError(
                 f"{JOURNAL} there is of {', '.join(sorted(trial.params))}; tune the same fields, "
                 "or choose another --workdir"
             )
+        for path, what in tuning.space.items():
+            choices = getattr(trial.distributions[path], "choices", None)
+            values = tuple(what.values) if isinstance(what, Choice) else None
+            if choices != values:
+                raise InputError(
+                    f"{JOURNAL} there has other values of {path}; give the same ones, or choose "
+                    "another --workdir"
+                )
 
 
 def _ask(
@@ -182,7 +183,7 @@ def _ask(
                 stack = contextlib.ExitStack()
                 try:
                     stack.enter_context(workdir.lock(directory / LOCKS / str(frozen.number)))
-                except InputError:
+                except workdir.BusyError:
                     continue  # somebody works on it
                 study_id = storage.get_study_id_from_name(STUDY)
                 trial_id = storage.get_trial_id_from_study_id_trial_number(study_id, frozen.number)
@@ -202,7 +203,7 @@ def _waiting_lock(directory: Path) -> Iterator[None]:
         with contextlib.ExitStack() as stack:
             try:
                 stack.enter_context(workdir.lock(directory))
-            except InputError:
+            except workdir.BusyError:
                 time.sleep(0.05)
                 continue
             yield
@@ -234,8 +235,9 @@ def _run(
     trial.set_user_attr("cell", made.name)
     with _waiting_lock(directory):
         sweep.list_cells(directory, [made], [])
-    say(f"{mark} {made.name} begins")
-    pruned, status = _train(trial, made, directory, tuning, command)
+    # Another tuner may have drawn the same values, or somebody may train there by hand.
+    with _waiting_lock(directory / LOCKS / made.name):
+        pruned, status = _train_alone(trial, made, directory, tuning, command, mark, say)
     best = _best(_evaluations(directory / made.name, tuning.metric), tuning.higher_is_better)
     if pruned:
         say(f"{mark} {made.name} is stopped: {tuning.metric} {best:.4g} at its best is hopeless")
@@ -251,6 +253,24 @@ def _run(
         sweep.write_failure(directory / made.name, status, why)
         say(f"{mark} {made.name} FAILED: {why}")
         study.tell(trial, state=states.FAIL)
+
+
+def _train_alone(
+    trial: Any,
+    made: Cell,
+    directory: Path,
+    tuning: Tuning,
+    command: Sequence[str],
+    mark: str,
+    say: Callable[[str], None],
+) -> tuple[bool, int]:
+    """Trains as `_train`, once no other process trains in the same workdir."""
+    while True:
+        sweep.wait_for(directory / made.name, say)
+        say(f"{mark} {made.name} begins")
+        pruned, status = _train(trial, made, directory, tuning, command)
+        if status == 0 or not workdir.is_busy(directory / made.name):
+            return pruned, status
 
 
 def _train(
@@ -296,46 +316,6 @@ def _best(evaluations: list[tuple[int, float]], higher_is_better: bool) -> float
 
 def _value(value: float | None) -> float:
     return math.nan if value is None else value
-
-
-def suggest(trial: Any, space: Space) -> dict[str, Value]:
-    """Asks a trial for a value of every field.
-
-    Args:
-      trial: Optuna's.
-      space: what there is to choose from.
-
-    Returns:
-      Values by field; numbers to four digits, so that a workdir's name can say them.
-    """
-    values: dict[str, Value] = {}
-    for path, what in space.items():
-        if isinstance(what, Choice):
-            values[path] = trial.suggest_categorical(path, what.values)
-        elif what.whole:
-            low, high = int(what.low), int(what.high)
-            values[path] = trial.suggest_int(path, low, high, log=what.logarithmic)
-        else:
-            value = trial.suggest_float(path, what.low, what.high, log=what.logarithmic)
-            values[path] = float(f"{value:.4g}")
-    return values
-
-
-def _parse_field(text: str) -> tuple[str, Range | Choice]:
-    name, _, listed = text.partition("=")
-    limits = re.fullmatch(r"([^,]+?)\.\.([^,]+?)(:log)?", listed)
-    path = resolve(name.removeprefix("config."), "--tune")
-    kind = field_type(path)
-    if limits is None or kind not in (int, float):
-        return path, Choice(parse_field(text, "--tune")[1])
-    low, high = (parse_value(number, path, f"--tune={text}") for number in limits.groups()[:2])
-    assert isinstance(low, int | float) and isinstance(high, int | float)
-    check_finite(low, high, f"--tune={text}")
-    if not low < high:
-        raise InputError(f"--tune={text}: {limits[1]} must be below {limits[2]}")
-    if limits[3] and low <= 0:
-        raise InputError(f"--tune={text}: a logarithmic range begins above 0")
-    return path, Range(low, high, limits[3] is not None, kind is int)
 
 
 def table(trials: Sequence[Trial], metric: str) -> str:

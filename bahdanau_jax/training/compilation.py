@@ -1,6 +1,7 @@
 """The training step compiled for every padded shape, beside the training; the memory it needs."""
 
 import concurrent.futures
+import math
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -8,6 +9,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from bahdanau_jax.config import ModelConfig
 from bahdanau_jax.data.batching import Batch
 from bahdanau_jax.errors import InputError
 from bahdanau_jax.runtime import devices
@@ -138,6 +140,53 @@ def check_fits(memory: StepMemory, shape: Shape, limit: int | None) -> None:
         "train.accumulate=2 or higher (the same batches, in parts), or lower train.batch_size or "
         "data.max_length"
     )
+
+
+def check_reason(state: Any, params: Any, activations: int) -> None:
+    """Refuses sizes that can't fit whatever the compiler does, before it is asked.
+
+    It may abort the process at arrays beyond its own integers.
+
+    Args:
+      state: the training state of all members, or its shapes.
+      params: its parameters, which have gradients of their size.
+      activations: bytes that a device keeps of a step, at least.
+
+    Raises:
+      InputError: a device has less memory; says how much is needed, and what to change.
+    """
+    limit = capacity()
+    needed = _size(state) + _size(params)
+    if limit is not None and needed > limit:
+        raise InputError(
+            f"parameters, gradients and the optimiser's state need {gibibytes(needed)} on a "
+            f"device that has {gibibytes(limit)}; lower the sizes in model, or the vocabularies'"
+        )
+    if limit is not None and needed + activations > limit:
+        raise InputError(
+            f"a step needs more than {gibibytes(needed + activations)} on a device that has "
+            f"{gibibytes(limit)}; set train.accumulate=2 or higher (the same batches, in parts), "
+            "or lower train.batch_size or data.max_length"
+        )
+
+
+def least_activations(model: ModelConfig, shape: Shape, parts: int) -> int:
+    """Returns bytes that a step keeps of annotations and states, at least.
+
+    Args:
+      model: the model.
+      shape: (B, S, T) of the batch.
+      parts: that its rows are divided into: devices times accumulated parts.
+    """
+    rows, source, target = shape
+    units = source * model.annotation_units + target * model.decoder.units
+    return rows // parts * units * 2  # of bfloat16
+
+
+def _size(tree: Any) -> int:
+    # Not `leaf.nbytes`, which may overflow; keys of random numbers are small.
+    arrays = [x for x in jax.tree.leaves(tree) if jax.numpy.issubdtype(x.dtype, jax.numpy.number)]
+    return sum(math.prod(map(int, array.shape)) * array.dtype.itemsize for array in arrays)
 
 
 def gibibytes(size: int) -> str:

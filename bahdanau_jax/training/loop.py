@@ -7,6 +7,7 @@ because its loss isn't finite, is computed on and saved, but no longer looked at
 
 import contextlib
 import dataclasses
+import functools
 import io
 import math
 import time
@@ -19,6 +20,7 @@ import jax
 from bahdanau_jax.config import Config
 from bahdanau_jax.data.batching import Batcher
 from bahdanau_jax.data.pipeline import Data, EvaluationSplit
+from bahdanau_jax.errors import InputError
 from bahdanau_jax.evaluation.evaluator import Evaluator
 from bahdanau_jax.evaluation.metrics import higher_is_better
 from bahdanau_jax.evaluation.trained_run import make_model
@@ -27,11 +29,17 @@ from bahdanau_jax.reports import evaluation_report
 from bahdanau_jax.runtime import devices, processes
 from bahdanau_jax.runtime.signals import Notice, Stopped
 from bahdanau_jax.terminal import Progress, counted, say, say_nothing
-from bahdanau_jax.training.compilation import CompiledSteps, Shape
+from bahdanau_jax.training.compilation import (
+    CompiledSteps,
+    Shape,
+    check_reason,
+    least_activations,
+)
 from bahdanau_jax.training.member import Member
 from bahdanau_jax.training.optimizer import make_optimizer
 from bahdanau_jax.training.record import SKIPPED, write_skipped
 from bahdanau_jax.training.step import TrainState, TrainSums, create_state, make_train_step
+from bahdanau_jax.validation import MOST
 
 
 class Program(NamedTuple):
@@ -121,7 +129,18 @@ class Trainer:
             self.total = max(round(config.train.epochs * self.batcher.batches_per_epoch), 1)
         self.model = make_model(config, data.vocabularies)
         self.evaluator = Evaluator(self.model, config, data.vocabularies)
+        if self.total >= MOST:
+            raise InputError(
+                f"train.epochs={config.train.epochs:g} makes more than {MOST:,} steps; lower it"
+            )
         self.program = make_program(self.model, [m.config for m in members], self.total)
+        one = self.template()
+        parts = jax.device_count() * config.train.accumulate
+        check_reason(
+            [one] * len(members),
+            [one.params] * len(members),
+            least_activations(config.model, self.batcher.shapes[0], parts) * len(members),
+        )
         self._pending: _Pending | None = None
 
     def describe(self) -> None:
@@ -152,8 +171,11 @@ class Trainer:
 
     def template(self) -> TrainState:
         """Returns the shapes of one member's state, with their placement."""
-        shapes = jax.eval_shape(lambda: self.program.part(self.program.create(), 0))
-        return devices.abstract(shapes, across_processes=True)
+        return devices.abstract(self._shapes, across_processes=True)
+
+    @functools.cached_property
+    def _shapes(self) -> Any:
+        return jax.eval_shape(lambda: self.program.part(self.program.create(), 0))
 
     def train(self, dev: EvaluationSplit, notice: Notice) -> None:
         """Runs to the last step, or until patience or a failure has ended every member.

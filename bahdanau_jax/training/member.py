@@ -17,7 +17,7 @@ from bahdanau_jax.training.compilation import Shape
 from bahdanau_jax.training.record import LoopState, StepFigures
 from bahdanau_jax.training.saving import Saver
 from bahdanau_jax.training.step import TrainState, TrainSums
-from bahdanau_jax.workdir import metrics_log
+from bahdanau_jax.workdir import history, manifest, metrics_log
 from bahdanau_jax.workdir.checkpoints import Checkpoints, Restored, Which
 
 KeepBatch = Callable[[Path, int, Mapping[str, float]], Path]
@@ -62,12 +62,15 @@ class Member:
 
     def open_checkpoints(self, stack: contextlib.ExitStack) -> None:
         """Opens its checkpoints; `stack` closes them."""
-        self.checkpoints = stack.enter_context(Checkpoints(self.directory / "checkpoints"))
+        self.checkpoints = stack.enter_context(
+            Checkpoints(self.directory / "checkpoints", manifest.identify(self.directory))
+        )
 
     def restore(self, template: TrainState, which: Which) -> Restored:
         """Reads a checkpoint, and takes the record in it for its own; see `Checkpoints.restore`."""
         restored = self.checkpoints.restore(template, which)
-        self.record = LoopState(**restored.progress)
+        self.record = LoopState.from_saved(restored.progress)
+        history.check_metrics(self.directory, restored.step, self.record.lines)
         return restored
 
     def open(

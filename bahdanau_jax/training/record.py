@@ -5,6 +5,7 @@ import logging
 import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any, Self
 
 import numpy as np
 
@@ -12,7 +13,7 @@ from bahdanau_jax.config import TrainConfig
 from bahdanau_jax.data.token_store import TokenStore
 from bahdanau_jax.data.vocabularies import Vocabularies, Vocabulary
 from bahdanau_jax.durable import write_atomically
-from bahdanau_jax.errors import RunError
+from bahdanau_jax.errors import InputError, RunError
 from bahdanau_jax.runtime import devices
 from bahdanau_jax.special_ids import EOS
 from bahdanau_jax.terminal import Progress
@@ -49,6 +50,24 @@ class LoopState:
     loss: float = 0.0
     nll: float = 0.0
     tokens: float = 0.0
+
+    @classmethod
+    def from_saved(cls, progress: Mapping[str, Any]) -> Self:
+        """Returns the state that a checkpoint holds; what it lacks is as before the first step.
+
+        Raises:
+          InputError: it holds something else; names it.
+        """
+        names = {field.name for field in dataclasses.fields(cls)}
+        for name, value in progress.items():
+            none = name == "best" and value is None
+            number = isinstance(value, int | float) and not isinstance(value, bool)
+            if name not in names or not (number or none):
+                raise InputError(
+                    f"the progress saved in a checkpoint has {name}={value!r:.40}, which this "
+                    "version doesn't know; go on with the version that saved it"
+                )
+        return cls(**progress)
 
     def judge(self, value: float, step: int, higher_is_better: bool) -> bool:
         """Notes an evaluation's value; returns whether it is the best so far. NaN never is."""

@@ -16,10 +16,11 @@ from bahdanau_jax.fields import differences, to_dict
 from bahdanau_jax.runtime import devices, processes
 from bahdanau_jax.runtime.signals import Notice
 from bahdanau_jax.terminal import say, say_nothing
+from bahdanau_jax.training.agreement import check_processes
 from bahdanau_jax.training.loop import MakeProgram, Trainer, saved_step, single_program
 from bahdanau_jax.training.member import Member
 from bahdanau_jax.workdir import directory as workdir
-from bahdanau_jax.workdir import manifest
+from bahdanau_jax.workdir import history, manifest
 from bahdanau_jax.workdir.checkpoints import Checkpoints
 
 # What a run that goes on may be given anew; every start's values are in the manifest.
@@ -44,6 +45,7 @@ def train(
     overrides: Sequence[str],
     init_from: Path | None = None,
     experiment: Path | None = None,
+    restart: bool = False,
 ) -> None:
     """Trains, or goes on training, and evaluates the best checkpoint on every test split.
 
@@ -53,13 +55,15 @@ def train(
       overrides: the fields given by flags, for the manifest.
       init_from: the workdir of a run whose best parameters a new run begins with.
       experiment: the Python file that made the configuration, for the manifest.
+      restart: move what the workdir holds aside, and begin anew.
 
     Raises:
       InputError: the data, the workdir or a checkpoint can't be used.
       RunError: the training can't go on.
       Stopped: a signal asked for it; what there was is saved.
     """
-    train_members([Member(config, directory, overrides, experiment)], single_program, init_from)
+    member = Member(config, directory, overrides, experiment)
+    train_members([member], single_program, init_from, restart=restart)
 
 
 def train_members(
@@ -67,6 +71,7 @@ def train_members(
     make_program: MakeProgram,
     init_from: Path | None = None,
     claimed: Callable[[], None] = lambda: None,
+    restart: bool = False,
 ) -> None:
     """Trains members in one program, or goes on; evaluates each one's best checkpoint.
 
@@ -75,6 +80,7 @@ def train_members(
       make_program: as `loop.Trainer` takes it.
       init_from: the workdir of a run whose best parameters new runs begin with.
       claimed: called once every workdir is the members', before anything is computed.
+      restart: move what the workdirs hold aside, and begin anew.
 
     Raises:
       InputError: the data, a workdir or a checkpoint can't be used.
@@ -83,7 +89,7 @@ def train_members(
     """
     with contextlib.ExitStack() as stack:
         notice = stack.enter_context(Notice())
-        trainer, splits = _claim(stack, members, make_program, init_from)
+        trainer, splits = _claim(stack, members, make_program, init_from, restart)
         claimed()
         with processes.until_one_dies():
             trainer.train(splits[0], notice)
@@ -103,6 +109,7 @@ def _claim(
     members: Sequence[Member],
     make_program: MakeProgram,
     init_from: Path | None,
+    restart: bool,
 ) -> tuple[Trainer, list[EvaluationSplit]]:
     """Makes the workdirs the members' own, unless anything that the user gave is wrong.
 
@@ -113,12 +120,20 @@ def _claim(
       members: new, or going on.
       make_program: as `loop.Trainer` takes it.
       init_from: the workdir of a run whose best parameters new runs begin with.
+      restart: move what the workdirs hold aside first.
 
     Returns:
       What trains them, and the splits: the development split, then the test splits.
     """
     first, config = processes.is_first(), members[0].config
     tell = say if first else say_nothing
+    flags = {"init_from": init_from is not None, "restart": restart}
+    check_processes(config, members[0].experiment, flags)
+    if restart:
+        with processes.together():
+            for member in members if first else ():
+                if moved := workdir.move_aside(member.directory):
+                    tell(f"what {member.directory} held lies in {moved}")
     with processes.together():
         for member in members:
             if first:
@@ -126,6 +141,8 @@ def _claim(
             workdir.check_config(member.directory, member.config, MAY_CHANGE)
     for member in members:
         member.open_checkpoints(stack)
+        if member.checkpoints.latest_step() is None:
+            history.check_checkpoints(member.directory, config.train.checkpoint_every)
     resumed, origin = saved_step(members), None
     if init_from is not None and resumed is None:
         origin = WarmStart(init_from, config)
@@ -139,7 +156,7 @@ def _claim(
         if origin is not None:
             origin.check(data.vocabularies)
         tokenizers.check(config.evaluation)
-        splits = data.training_splits()
+        splits = data.training_splits(tell)
         references = (text for x in splits[0].examples for text in x.references)
         if advice := tokenizers.advice(config.evaluation, references):
             tell(advice)
@@ -166,7 +183,9 @@ def _claim(
             step=resumed or 0,
             origin=None if origin is None else origin.describe(),
             experiment=member.experiment,
+            run=member.checkpoints.saved_run(),
         )
+        member.checkpoints.run = manifest.identify(member.directory)
     return trainer, splits
 
 
@@ -235,4 +254,4 @@ class WarmStart:
         return {"workdir": os.fspath(self._directory), "step": self._step}
 
     def _checkpoints(self) -> Checkpoints:
-        return Checkpoints(self._directory / "checkpoints")
+        return Checkpoints(self._directory / "checkpoints", manifest.identify(self._directory))

@@ -14,7 +14,9 @@ import errno
 import logging
 import os
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
 import jax
@@ -25,8 +27,10 @@ from flax.traverse_util import flatten_dict, unflatten_dict
 from bahdanau_jax import durable
 from bahdanau_jax.errors import InputError, is_full
 from bahdanau_jax.runtime import processes
+from bahdanau_jax.stored_files import read_json
 
 KEEP_LATEST = 2
+RUN = "run"  # in the saved progress, beside what the loop gave
 
 Which = int | Literal["latest", "best"]
 
@@ -57,9 +61,21 @@ class Checkpoints:
     """The checkpoints of one run; every process of it calls every method, in the same order.
 
     Reading never writes, so a run may be evaluated while it trains. A context manager.
+
+    Attributes:
+      run: which run it is, as `manifest.identify` says; saved in each checkpoint.
     """
 
-    def __init__(self, directory: str | os.PathLike[str]):
+    def __init__(
+        self, directory: str | os.PathLike[str], run: Mapping[str, str] = MappingProxyType({})
+    ):
+        """Opens them.
+
+        Args:
+          directory: of the checkpoints; made at the first save.
+          run: which run it is; a checkpoint that says otherwise is refused.
+        """
+        self.run = run
         self._directory = Path(directory).absolute()
         self._writing = self._directory / "writing"
         handlers = ocp.DefaultCheckpointHandlerRegistry()
@@ -102,7 +118,9 @@ class Checkpoints:
         items = {name: ocp.args.StandardSave(tree) for name, tree in _items(state).items()}
         self._checkpointer.save(
             self._writing / f"{step:08d}",
-            args=ocp.args.Composite(**items, progress=ocp.args.JsonSave(progress)),
+            args=ocp.args.Composite(
+                **items, progress=ocp.args.JsonSave({**progress, RUN: dict(self.run)})
+            ),
             force=True,
         )
         self._pending = self._worker.submit(self._complete, step, best)
@@ -140,6 +158,18 @@ class Checkpoints:
         """Returns the steps of all checkpoints, the newest first."""
         self.wait()
         return sorted({*self._saves("latest"), *self._saves("best")}, reverse=True)
+
+    def saved_run(self) -> dict[str, str]:
+        """Returns which run the newest checkpoint says it is of; empty if it doesn't."""
+        self.wait()
+        newest = max([*self._saves("latest").items(), *self._saves("best").items()], default=None)
+        if newest is None:
+            return {}
+        try:
+            progress = read_json(newest[1] / "progress" / "metadata")
+            return {name: str(value) for name, value in progress[RUN].items()}
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            return {}  # what is damaged is said when it is read
 
     def restore(self, template: Any, which: Which = "latest") -> Restored:
         """Reads a checkpoint, after checking every byte of it.
@@ -236,14 +266,24 @@ class Checkpoints:
         return {int(path.name): path for path in paths if path.name.isdecimal()}
 
     def _choose(self, which: Which) -> Path:
-        """Returns the path of the checkpoint to read; process 0 chooses for all."""
+        """Returns the path of the checkpoint to read; process 0 chooses for all.
+
+        Raises:
+          InputError: there is none, or another process finds another one in its place.
+        """
         self.wait()
         chosen = None
         with processes.together():
             if processes.is_first():
                 path = self._newest_good(which)
-                chosen = [path.parent.name, path.name]
-        return self._directory.joinpath(*processes.from_first(chosen))
+                chosen = [path.parent.name, path.name, durable.identity(path)]
+        *names, identity = processes.from_first(chosen)
+        path = self._directory.joinpath(*names)
+        if processes.count() > 1:
+            with processes.together():
+                if durable.identity(path) != identity:
+                    raise InputError(f"the checkpoint {path} isn't the one that process 0 reads")
+        return path
 
     def _newest_good(self, which: Which) -> Path:
         # The copy under `best` comes before all others if it's wanted, else after its twin.
@@ -277,7 +317,21 @@ class Checkpoints:
         )
         arrays = flatten_dict({item: read[item] for item in items})
         state = jax.tree_util.tree_map_with_path(lambda path, _: arrays[_address(path)], template)
-        return state, read["progress"]
+        progress = dict(read["progress"])
+        self._check_run(path, progress.pop(RUN, {}))
+        return state, progress
+
+    def _check_run(self, path: Path, saved: Mapping[str, str]) -> None:
+        if saved.get("id", own := self.run.get("id")) != (own or saved.get("id")):
+            raise InputError(
+                f"the checkpoint {path} is of another run; bring back this run's own, or begin "
+                "anew with --restart, which moves all of it aside"
+            )
+        if saved.get("config", own := self.run.get("config")) != (own or saved.get("config")):
+            raise InputError(
+                f"the checkpoint {path} was saved under another configuration than config.json "
+                "has; bring that back, or begin anew with --restart, which moves all of it aside"
+            )
 
 
 def _address(key_path: tuple[Any, ...]) -> tuple[str, ...]:

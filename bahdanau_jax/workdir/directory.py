@@ -7,20 +7,28 @@ second process that would write to it.
 import contextlib
 import errno
 import fcntl
+import itertools
 import logging
 import os
 import socket
 from collections.abc import Collection, Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 from bahdanau_jax import fields
 from bahdanau_jax.config import Config
 from bahdanau_jax.durable import write_atomically
 from bahdanau_jax.effects import ineffective
 from bahdanau_jax.errors import InputError
+from bahdanau_jax.stored_files import open_regular, read_text, refuse_strange_files
 
 CONFIG = "config.json"
 LOCK = ".lock"
+HELD = (CONFIG, "manifest.json", "metrics.jsonl", "checkpoints")  # one of them: there is a run
+
+
+class BusyError(InputError):
+    """Another process trains in the workdir."""
 
 
 @contextlib.contextmanager
@@ -34,11 +42,11 @@ def lock(workdir: str | os.PathLike[str]) -> Iterator[None]:
       workdir: the run's directory; made if absent.
 
     Raises:
-      InputError: another process trains there; names its process id and host.
+      BusyError: another process trains there; names its process id and host.
+      InputError: the workdir can't be made, or written to.
     """
     path = make(workdir) / LOCK
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
-    with os.fdopen(descriptor, "r+", encoding="utf-8") as stream:
+    with _open_lock(path) as stream:
         try:
             fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
@@ -47,15 +55,64 @@ def lock(workdir: str | os.PathLike[str]) -> Iterator[None]:
                     "%s can't be locked (%s); don't train in it twice at once", path, error.strerror
                 )
             else:
-                holder = stream.read().strip() or "unknown"
-                raise InputError(
+                holder = stream.read(200).decode(errors="replace").strip() or "unknown"
+                raise BusyError(
                     f"{workdir}: another process trains here (process {holder}); wait until it "
                     "ends, stop it, or choose another --workdir"
                 ) from None
         stream.truncate(0)
-        stream.write(f"{os.getpid()} on {socket.gethostname()}\n")
+        stream.write(f"{os.getpid()} on {socket.gethostname()}\n".encode())
         stream.flush()
         yield
+
+
+def _open_lock(path: Path) -> BinaryIO:
+    try:
+        return open_regular(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW)
+    except OSError as error:
+        if error.errno not in (None, errno.ELOOP, errno.EISDIR, errno.ENXIO):
+            raise
+        raise InputError(f"{path}: no regular file, so it locks nothing; remove it") from error
+
+
+def is_busy(workdir: str | os.PathLike[str]) -> bool:
+    """Returns whether another process trains in a workdir."""
+    if not (Path(workdir) / LOCK).exists():
+        return False
+    try:
+        with lock(workdir):
+            return False
+    except BusyError:
+        return True
+
+
+def move_aside(workdir: str | os.PathLike[str]) -> Path | None:
+    """Moves a run's directory out of the way, whole.
+
+    Args:
+      workdir: the run's directory.
+
+    Returns:
+      Where it lies now, beside its former place; None where there was no run.
+
+    Raises:
+      InputError: another process trains there, or it can't be moved.
+    """
+    path = Path(workdir)
+    if not any((path / name).exists() for name in HELD):
+        return None
+    if Path.cwd().is_relative_to(path.resolve()):
+        raise InputError(
+            f"--restart can't move {workdir}, where this command runs; run it elsewhere"
+        )
+    with lock(path):
+        names = (path.with_name(f"{path.name}.old-{number}") for number in itertools.count(1))
+        target = next(name for name in names if not os.path.lexists(name))
+        try:
+            path.rename(target)
+        except OSError as error:
+            raise InputError(f"--restart can't move {workdir} ({error.strerror})") from error
+    return target
 
 
 def make(workdir: str | os.PathLike[str]) -> Path:
@@ -107,6 +164,7 @@ def check_config(
 
     Fields that change nothing, given the others, may differ.
     """
+    refuse_strange_files(workdir)
     if not (Path(workdir) / CONFIG).exists():
         if any(Path(workdir).glob("checkpoints/*/[0-9]*")):
             # Any other configuration of the same shapes would go on from them without a word.
@@ -144,7 +202,8 @@ def read_config(workdir: str | os.PathLike[str]) -> Config:
     """
     path = Path(workdir) / CONFIG
     try:
-        text = path.read_text(encoding="utf-8")
+        refuse_strange_files(workdir)
+        text = read_text(path)
     except FileNotFoundError:
         raise InputError(
             f"{workdir}: no {CONFIG} here; train in it first, or check --workdir"

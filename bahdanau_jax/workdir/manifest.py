@@ -10,6 +10,7 @@ import os
 import platform
 import subprocess
 import sys
+import uuid
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,8 @@ from bahdanau_jax import __version__, fields
 from bahdanau_jax.config import Config
 from bahdanau_jax.durable import digest, write_atomically
 from bahdanau_jax.errors import InputError
+from bahdanau_jax.stored_files import read_json
+from bahdanau_jax.workdir import directory
 from bahdanau_jax.workdir.metrics_log import to_json
 
 MANIFEST = "manifest.json"
@@ -33,6 +36,7 @@ def write_manifest(
     step: int = 0,
     origin: Mapping[str, Any] | None = None,
     experiment: Path | None = None,
+    run: Mapping[str, str] | None = None,
 ) -> None:
     """Adds one start to the list in `manifest.json`; what earlier starts wrote stays.
 
@@ -44,11 +48,14 @@ def write_manifest(
       step: updates done before this start, 0 for a new run.
       origin: the run whose parameters this one begins with, and their step; None: none.
       experiment: the Python file that made the configuration; None: there is none.
+      run: which run the checkpoints say that this is, for a workdir that has lost its manifest.
 
     Raises:
       InputError: there is a `manifest.json` that can't be read, or the experiment can't.
     """
     starts = read_starts(workdir)
+    identity = identify(workdir) if run is None else {**run, **identify(workdir)}
+    identity.setdefault("id", uuid.uuid4().hex[:16])
     start = {
         "time": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "step": step,
@@ -63,7 +70,43 @@ def write_manifest(
         "init_from": origin,
         "config": fields.to_dict(config),
     }
-    write_atomically(Path(workdir) / MANIFEST, to_json({"starts": [*starts, start]}))
+    written = {"run": identity, "starts": [*starts, start]}
+    write_atomically(Path(workdir) / MANIFEST, to_json(written))
+
+
+def identify(workdir: str | os.PathLike[str]) -> dict[str, str]:
+    """Says which run a workdir holds, after checking that its configuration is the run's own.
+
+    Args:
+      workdir: the run's directory.
+
+    Returns:
+      `config`, a digest of what config.json says, if there is one; `id`, drawn at the first start,
+      if the manifest has it: older versions didn't write it.
+
+    Raises:
+      InputError: config.json isn't what the run was begun with; names the fields that differ.
+    """
+    starts, recorded = read_starts(workdir), {}
+    if starts:
+        recorded = read_json(Path(workdir) / MANIFEST).get("run", {})
+    if not isinstance(recorded, dict):
+        raise InputError(f"{Path(workdir) / MANIFEST}: names no run; bring it back")
+    path = Path(workdir) / directory.CONFIG
+    if not path.exists():
+        return recorded
+    config = directory.read_config(workdir)
+    values = read_json(path)
+    now = digest(json.dumps(values, sort_keys=True).encode())
+    if recorded.get("config", now) != now:
+        changed = fields.differences(starts[0]["config"], config)
+        named = [f"{field} was {old!r} and is {new!r}" for field, (old, new) in changed.items()]
+        what = "; ".join(named) or "its text differs"
+        raise InputError(
+            f"{path} isn't what this run was begun with ({what}); "
+            "bring it back, or begin anew with --restart, which moves all of it aside"
+        )
+    return {**recorded, "config": now}
 
 
 def read_starts(workdir: str | os.PathLike[str]) -> list[dict[str, Any]]:
@@ -79,7 +122,7 @@ def read_starts(workdir: str | os.PathLike[str]) -> list[dict[str, Any]]:
     if not path.exists():
         return []
     try:
-        starts = json.loads(path.read_text(encoding="utf-8"))["starts"]
+        starts = read_json(path)["starts"]
         return [start for start in starts if start["fingerprints"] | start["config"]]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputError(
@@ -125,12 +168,12 @@ def _keep(workdir: Path, experiment: Path) -> dict[str, str]:
 
 
 def git_state(
-    directory: str | os.PathLike[str], experiment: Path | None = None
+    folder: str | os.PathLike[str], experiment: Path | None = None
 ) -> dict[str, Any] | None:
-    """Says which commit the code in `directory` is at.
+    """Says which commit the code in `folder` is at.
 
     Args:
-      directory: a directory of source files.
+      folder: of source files.
       experiment: the file that made the configuration, if there is one.
 
     Returns:
@@ -141,7 +184,7 @@ def git_state(
     """
 
     def git(*arguments: str) -> str:
-        command = ["git", "-C", os.fspath(directory), *arguments]
+        command = ["git", "-C", os.fspath(folder), *arguments]
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
     try:

@@ -11,8 +11,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
 
-from bahdanau_jax.durable import write_atomically
+from bahdanau_jax.durable import NamedFile, write_atomically
 from bahdanau_jax.errors import InputError
+from bahdanau_jax.stored_files import open_regular, parse_json, read_json
 
 METRICS = "metrics.jsonl"
 RESULT = "result.json"
@@ -40,7 +41,7 @@ def read_result(workdir: str | os.PathLike[str]) -> dict[str, Any] | None:
     if not path.exists():
         return None
     try:
-        result = json.loads(path.read_text(encoding="utf-8"))
+        result = read_json(path)
     except (OSError, ValueError) as error:
         raise InputError(
             f"{path}: can't be read ({type(error).__name__}); move it away, and run again"
@@ -71,7 +72,7 @@ def read_metrics(workdir: str | os.PathLike[str]) -> list[dict[str, Any]]:
       One dictionary a line: `step`, and numbers by name. A last line that was cut off is left out.
 
     Raises:
-      InputError: there is no such file.
+      InputError: there is no such file, or it can't be read.
     """
     path = Path(workdir) / METRICS
     if not path.exists():
@@ -133,7 +134,7 @@ class MetricsWriter(Metrics):
         write_atomically(path, "".join(map(_line, kept)))
         self.lines = len(kept)
         self._waiting = b""
-        self._stream = path.open("ab", buffering=0)
+        self._stream = NamedFile(path, "ab")
         self._board = None
         if mirror:
             purge_step = 0 if resume_step is None else resume_step + 1
@@ -262,12 +263,16 @@ def _lines(path: Path) -> list[dict[str, Any]]:
     if not path.exists():
         return []
     lines = []
-    texts = path.read_bytes().split(b"\n")
+    try:
+        with open_regular(path) as stream:
+            texts = stream.read().split(b"\n")
+    except OSError as error:
+        raise InputError(f"{path}: can't be read ({error.strerror}); bring it back") from error
     for number, text in enumerate(texts, 1):
         try:
-            line = json.loads(text)
+            line = parse_json(text)
             lines.append(line | {"step": int(line["step"])})
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, OverflowError):
             if number < len(texts):
                 logging.warning("%s: line %d isn't a line of metrics; left out", path, number)
     return lines

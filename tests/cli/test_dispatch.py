@@ -111,7 +111,7 @@ def calls(tmp_path, monkeypatch):
 def test_a_flag_reaches_what_its_mode_runs(mode, flag, calls):
     kinds = {bool: "true", int: "3", float: "0.25"}
     first, *beside = GIVEN.get(flag.name, [f"--{flag.name}={kinds.get(flag.kind, 'x')}"])
-    if flag.of_sweep and flag.name not in ("tune", "trials", "metric", "replicas"):
+    if flag.of_sweep and flag.name not in ("tune", "trials", "metric", "replicas", "restart"):
         beside.append("--sweep=seed=3,4")
     if flag.name == "metric" or (flag.field and mode == "translate"):
         beside.append("--nbest=2" if flag.field else "--trials=2")

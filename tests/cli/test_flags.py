@@ -14,7 +14,7 @@ from bahdanau_jax.cli.flags import ALL, FLAGS, MODES, markdown
 from bahdanau_jax.config import Config
 from bahdanau_jax.effects import ineffective
 from bahdanau_jax.errors import InputError
-from bahdanau_jax.fields import field_paths, field_type, text_of, value_of
+from bahdanau_jax.fields import field_paths, field_type, text_of, value_of, with_values
 from bahdanau_jax.sweeps.grid import expand
 from bahdanau_jax.validation import CHOICES
 from bahdanau_jax.workdir import directory as workdir
@@ -172,14 +172,19 @@ def test_an_experiment_is_found_by_its_path_then_by_its_name(tmp_path, monkeypat
     assert importlib.util.find_spec("experiments")
 
 
-@pytest.mark.parametrize("name", ["config.json", "CONFIG.JSON", "a:b/config.json"])
-@pytest.mark.parametrize("spelt", ["--config={}", "-config={}", "--config {}", "--flagfile=flags"])
+RECORDED = ["config.json", "CONFIG.JSON", "config.jsonl", "config", "config.PY", "a:b/config.json"]
+SPELT = ["--config={}", "-config={}", "--config {}", "--flagfile=flags", "--config={}:"]
+
+
+@pytest.mark.parametrize("name", RECORDED)
+@pytest.mark.parametrize("spelt", SPELT)
 def test_a_recorded_configuration_is_never_executed(name, spelt, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     path = tmp_path / "run" / name
     path.parent.mkdir(parents=True)
     path.write_text("import pathlib; pathlib.Path('ran').touch()")
     (tmp_path / "flags").write_text(f"--config=run/{name}\n")
+    (tmp_path / "run" / "a").write_text(path.read_text())  # what a:b/… might be cut down to
     line = parse(["launch.py", *spelt.format(f"run/{name}").split(" ")])
     with pytest.raises(InputError, match="not valid JSON"):
         line.config()
@@ -188,12 +193,25 @@ def test_a_recorded_configuration_is_never_executed(name, spelt, tmp_path, monke
     assert not (tmp_path / "ran").exists()
 
 
+@pytest.mark.parametrize("name", RECORDED)
+@pytest.mark.parametrize("spelt", SPELT)
+def test_a_recorded_configuration_is_read_in_every_spelling(name, spelt, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "run" / name
+    path.parent.mkdir(parents=True)
+    path.write_text('{"seed": 7}')
+    (tmp_path / "flags").write_text(f"--config=run/{name}\n")
+    line = parse(["launch.py", *spelt.format(f"run/{name}").split(" ")])
+    assert line.config() == with_values(Config(), {"seed": 7})
+
+
 def test_what_is_wrong_with_the_file_of_a_configuration_is_said(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "config.json").write_text("{}")
     assert "takes no argument; leave out :x" in refusal(["--config=config.json:x"])
-    (tmp_path / "config.txt").write_text("{}")
-    assert "neither an experiment" in refusal(["--config=config.txt"])
+    (tmp_path / "prose.txt").write_text("def get_config")
+    with pytest.raises(InputError, match=r"not valid JSON.*an experiment's name ends in \.py"):
+        parse(["launch.py", "--config=prose.txt"]).config()
     assert "an installed one: britz_grid, cmudict" in refusal(["--config=no_such"])
 
 
@@ -357,3 +375,14 @@ def test_the_installed_command_starts_from_any_folder(tmp_path):
     assert done.stdout.endswith(
         "-P -m bahdanau_jax --config=reverse --config.seed=0 --workdir=runs/reverse/seed=0\n"
     )
+
+
+@pytest.mark.parametrize("value", ["nan", "inf", "-inf"])
+@pytest.mark.parametrize("flag", [flag.name for flag in FLAGS if flag.kind is float])
+def test_a_flag_that_is_no_finite_number_is_refused(flag, value):
+    mode = BY_NAME[flag].modes[0]
+    assert f"--{flag}" in refusal([f"--mode={mode}", f"--{flag}={value}"])
+
+
+def test_an_argument_that_is_not_utf_8_is_refused():
+    assert "isn't UTF-8" in refusal(["--workdir=\udcff"])

@@ -29,7 +29,7 @@ EXPERIMENTS = {
     "syntax.py": ("import os\ndef get_config(:\n", "syntax.py, line 2: SyntaxError: invalid"),
     "prose.txt": (
         "def get_config(): ...\n",
-        "prose.txt is neither an experiment",
+        "prose.txt: the configuration is not valid JSON",
     ),
     "prose.py": ("This is no Python.\n", "prose.py, line 1: SyntaxError"),
     "binary.py": ("\0\1\2", "binary.py"),

@@ -76,7 +76,7 @@ MORE_DATA = {
     "a compressed file": (
         {"train_tsv": b"\x1f\x8b\x08\0\0\0\0\0", "dev_tsv": "a\tb\n"},
         TSV,
-        "train.tsv, line 1: a NUL byte",
+        "train.tsv: no text, but what looks like gzip",
     ),
     "a test set of another number of lines": (
         GOOD | {"test_en": "a\nb\n", "test_de": "x\n"},

@@ -329,3 +329,24 @@ def test_a_pair_that_chance_may_have_found_is_not_called_better():
 def test_nothing_is_claimed_of_two_figures_alone():
     difference = significance.difference([4.0], [5.0])
     assert "say nothing of the noise" in verdict("a", "b", difference, math.nan, "WER", False, 0.85)
+
+
+@pytest.mark.parametrize(
+    ("cell", "written"),
+    [
+        ("=1+1", "'=1+1"),
+        ("@SUM(A1)", "'@SUM(A1)"),
+        ("-cmd", "'-cmd"),
+        ("+x", "'+x"),
+        ("\t=1", "'\t=1"),
+        ("-0.5", "-0.5"),
+        ("+1e3", "+1e3"),
+        ("-inf", "-inf"),
+        ("score=dot", "score=dot"),
+        ("", ""),
+    ],
+)
+def test_no_cell_of_the_csv_is_a_formula(cell, written, made):
+    results = made.results._replace(missing=[(cell, "why")])
+    lines = list(csv.reader(io.StringIO(to_csv(made._replace(results=results)))))
+    assert lines[-1][0] == written

@@ -1,4 +1,5 @@
 import io
+import json
 import shutil
 
 import pytest
@@ -9,6 +10,14 @@ from bahdanau_jax.sweeps import grid, sweep
 from bahdanau_jax.workdir import directory as workdir
 
 
+def forget_identity(directory):
+    """Makes a run one of a version that named none, so that its configuration may be another."""
+    for name in ("manifest.json", "result.json"):
+        values = json.loads((directory / name).read_text())
+        del values["run"]
+        (directory / name).write_text(json.dumps(values))
+
+
 @pytest.fixture
 def swept(trained, tmp_path):
     """Two cells that came to the same, both with the checkpoints of the trained run."""
@@ -17,6 +26,7 @@ def swept(trained, tmp_path):
     for cell in cells:
         shutil.copytree(trained.directory, tmp_path / cell.name)
         (tmp_path / cell.name / workdir.CONFIG).write_text(to_json(cell.config))
+        forget_identity(tmp_path / cell.name)
     return tmp_path
 
 

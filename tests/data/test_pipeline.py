@@ -151,7 +151,7 @@ def test_a_source_on_several_lines_of_a_table_is_told(config, tmp_path, capsys):
     capsys.readouterr()
     path.write_text("ab\tA B\nab\tA C\nc\tC\nab\tB B\n")
     data.evaluation_split("dev")
-    assert "warning: 2 lines of dev repeat the source of another" in capsys.readouterr().err
+    assert "warning: 2 lines of dev with the source of another" in capsys.readouterr().err
     path.write_text("ab\tA B\tA C\tB B\nc\tC\n")
     data.evaluation_split("dev")
     assert "warning" not in capsys.readouterr().err

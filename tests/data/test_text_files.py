@@ -103,7 +103,7 @@ def test_a_nul_byte_is_named_with_its_line(folder):
 
 def test_utf16_is_refused_at_its_first_line(folder):
     corpus = text(folder({"train.de": "a\n".encode("utf-16"), "train.en": "a\nb"}))
-    with pytest.raises(InputError, match=r"train\.de, line 1: .*UTF-8"):
+    with pytest.raises(InputError, match=r"train\.de: no text, but .*UTF-16"):
         list(corpus.pairs())
 
 

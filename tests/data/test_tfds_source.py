@@ -223,3 +223,8 @@ def test_another_file_format_is_refused(tmp_path):
     prepare(TinyPairs, tmp_path, "parquet")
     with pytest.raises(InputError, match=r"not prepared as array_record.*set data\.directory"):
         tiny(tmp_path)
+
+
+def test_a_version_that_a_data_set_of_the_project_has_not_is_refused():
+    with pytest.raises(InputError, match=r"give tfds:reverse:1\.0\.0"):
+        tfds_source.TfdsSource("reverse:9.9.9", "source", "target")

@@ -39,3 +39,13 @@ def test_outputs_of_the_runs_own_settings_are_its_own(directory):
     evaluate(open_run(directory, "best", {"batch_size": 3}), directory, "test")
     assert (directory / "outputs" / "test.txt").read_bytes() == written
     assert not (directory / OTHERWISE).exists()
+
+
+def test_figures_are_printed_where_they_cannot_be_written(directory, capsys):
+    shutil.rmtree(directory / "evaluation")
+    (directory / "evaluation").write_text("no folder")
+    evaluate(open_run(directory), directory, "test")
+    printed = capsys.readouterr()
+    assert "test/wer\t" in printed.out and "interval of wer" in printed.out
+    assert f"{directory} can't be written to (File exists)" in printed.err
+    assert (directory / "evaluation").read_text() == "no folder"

@@ -22,9 +22,9 @@ def figure_of(monkeypatch):
     figures = []
     save = heat_maps.Figure.savefig
 
-    def keep(figure, path):
+    def keep(figure, path, **options):
         figures.append(figure)
-        save(figure, path)
+        save(figure, path, **options)
 
     monkeypatch.setattr(heat_maps.Figure, "savefig", keep)
     return figures

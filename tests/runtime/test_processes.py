@@ -32,12 +32,18 @@ def scratch(corpus, tmp_path):
     return tmp_path
 
 
-def start_two(flags, scratch):
+def start_two(flags, scratch, second=()):
+    """Starts two processes of a run; flags of the second may have other values."""
     with socket.socket() as free:
         free.bind(("localhost", 0))
         port = free.getsockname()[1]
     shared = [*FLAGS, *flags, "--distributed", f"--coordinator=localhost:{port}", "--processes=2"]
-    return [Launched([*shared, f"--process={number}"], scratch) for number in range(2)]
+    others = {flag.partition("=")[0] for flag in second}
+    own = [flag for flag in shared if flag.partition("=")[0] not in others]
+    return [
+        Launched([*given, f"--process={number}"], scratch)
+        for number, given in enumerate([shared, [*own, *second]])
+    ]
 
 
 def has_saved(directory, step):
@@ -103,6 +109,26 @@ def test_a_mistake_is_said_by_both_and_leaves_nobody_waiting(scratch):
         assert ended.status == 2, ended.err
         assert ended.lines[-1].startswith("launch.py: process 0: ")
         assert "nowhere" in ended.lines[-1]
+
+
+def test_hosts_that_were_started_otherwise_are_refused_before_anything_is_written(scratch, trained):
+    same = (scratch / "spelling.py").read_text()
+    (scratch / "other.py").write_text(f"{same}# a comment\n")
+    differing = [
+        (
+            ["--config.seed=1", "--config.train.learning_rate=0.5"],
+            "seed is 1 and 0 there; train.learning_rate is 0.5 and 0.003 there",
+        ),
+        (["--config=other.py"], "the experiment file has another text"),
+        ([f"--init_from={trained.directory}"], "--init_from is given in one of them only"),
+    ]
+    for second, words in differing:
+        for process in start_two(["--workdir=run"], scratch, second):
+            ended = process.finish(timeout=240)
+            assert ended.status == 2, ended.err
+            assert ended.lines[-1].startswith("launch.py: process 1: it was started otherwise")
+            assert words in ended.lines[-1]
+        assert not (scratch / "run").exists()
 
 
 @pytest.mark.parametrize(

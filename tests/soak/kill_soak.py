@@ -97,7 +97,11 @@ def state_of(directory: Path) -> str:
 
 def contents(directory: Path) -> dict[str, object]:
     """Returns all that has to be the same, by name; arrays and bytes included."""
-    kept: dict[str, object] = {"result": (directory / "result.json").read_text(encoding="utf-8")}
+    result = json.loads((directory / "result.json").read_text(encoding="utf-8"))
+    # Which run and which start it is of differ, and are to.
+    kept: dict[str, object] = {
+        "result": {name: x for name, x in result.items() if name not in ("run", "start")}
+    }
     lines = (directory / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
     kept["metrics"] = [
         {name: x for name, x in json.loads(line).items() if not name.startswith("speed/")}

@@ -25,9 +25,10 @@ def without_speed(directory):
 
 
 def result_of(directory):
+    """Returns a result without what tells which run and start it is of."""
     result = read_result(directory)
     assert result is not None
-    return result
+    return {name: value for name, value in result.items() if name not in ("run", "start")}
 
 
 def steps_saved(directory, kind):

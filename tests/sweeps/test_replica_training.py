@@ -1,4 +1,5 @@
 import contextlib
+import copy
 import io
 import os
 import shutil
@@ -9,6 +10,7 @@ import jax
 import numpy as np
 import pytest
 import tiny
+from launching import tree_hash
 from same_run import assert_same_run, quietly, result_of, steps_saved, without_speed
 
 from bahdanau_jax.comparison.results import read_results
@@ -18,10 +20,11 @@ from bahdanau_jax.evaluation.trained_run import open_run
 from bahdanau_jax.runtime.signals import Stopped
 from bahdanau_jax.sweeps import grid, sweep
 from bahdanau_jax.sweeps.executors import LOG
-from bahdanau_jax.sweeps.replicas import train_replicas
+from bahdanau_jax.sweeps.replicas import group_by_step, is_concluded, train_replicas
 from bahdanau_jax.training.compilation import CompiledSteps
 from bahdanau_jax.training.loop import Trainer
-from bahdanau_jax.workdir.manifest import read_starts
+from bahdanau_jax.workdir.manifest import read_starts, write_manifest
+from bahdanau_jax.workdir.metrics_log import write_result
 
 
 def make_cells(source, *sweeps):
@@ -73,6 +76,82 @@ def test_compare_reads_replicas_as_cells(replicated):
     (configuration,) = read_results(directory).configurations
     assert [run.name for run in configuration.runs] == [cell.name for cell in cells]
     assert configuration.runs[0].values == {"seed": 0}
+
+
+def snapshot(directory, cells):
+    return [tree_hash(directory / cell.name) for cell in cells]
+
+
+def test_finished_replicas_stay_as_they_are_when_more_are_asked_for(replicated, corpus, tmp_path):
+    shutil.copytree(replicated[0], tmp_path / "w")
+    before = snapshot(tmp_path / "w", replicated[1])
+    more = make_cells(corpus, "seed=0,7,8")
+    failed, said = run(tmp_path / "w", more)
+    assert failed == []
+    assert "3 replicas: 2 finished, 0 to go on, 1 to begin" in said
+    assert snapshot(tmp_path / "w", replicated[1]) == before
+    assert [cell.name for cell in more] == [
+        entry["name"] for entry in sweep.read_sweep(tmp_path / "w")["cells"]
+    ]
+    every = snapshot(tmp_path / "w", more)
+    assert "3 finished, 0 to go on, 0 to begin" in run(tmp_path / "w", more)[1]
+    assert snapshot(tmp_path / "w", more) == every
+    # With more steps they go on, each from where it stood, and not from the beginning.
+    for cell in more[:2]:
+        cell.config.train.steps = 48
+    _, said = run(tmp_path / "w", more[:2])
+    assert "resuming from step 40" in said
+    assert [read_starts(tmp_path / "w" / cell.name)[-1]["step"] for cell in more[:2]] == [40, 40]
+
+
+def test_half_done_replicas_go_on_from_their_own_steps(replicated, corpus, tmp_path, monkeypatch):
+    original = Batcher.batch
+    stops = [29, 12]
+
+    def batch(self, k):
+        if k == stops[0]:
+            raise Interruption
+        return original(self, k)
+
+    directory, cells = tmp_path / "w", make_cells(corpus, "seed=0,7,8")
+    with monkeypatch.context() as patch:
+        patch.setattr(Batcher, "batch", batch)
+        for cell in cells[:2]:
+            with pytest.raises(Interruption):
+                run(directory, [cell])
+            stops.pop(0)
+            stops.append(-1)
+    latest = [max(steps_saved(directory / cell.name, "latest")) for cell in cells[:2]]
+    _, said = run(directory, cells)
+    assert "3 replicas: 0 finished, 2 to go on, 1 to begin" in said
+    starts = [read_starts(directory / cell.name) for cell in cells]
+    assert [[start["step"] for start in each] for each in starts] == [
+        [0, latest[0]],
+        [0, latest[1]],
+        [0],
+    ]
+    for cell in cells[:2]:
+        steps = [line["step"] for line in without_speed(directory / cell.name)]
+        theirs = without_speed(replicated[0] / cell.name)
+        assert steps == [line["step"] for line in theirs]
+
+
+def test_an_extended_replica_that_was_killed_is_not_finished(replicated, tmp_path):
+    place = tmp_path / "run"
+    shutil.copytree(replicated[0] / replicated[1][0].name, place)
+    config = copy.deepcopy(replicated[1][0].config)
+    assert is_concluded(place, config)
+    config.train.steps = 48
+    assert not is_concluded(place, config)
+    write_manifest(place, config, overrides=[], fingerprints={}, step=40)
+    assert not is_concluded(place, config)
+    write_result(place, result_of(place) | {"start": 2})
+    assert is_concluded(place, config)
+
+
+def test_members_that_stand_apart_are_grouped_by_step():
+    groups = group_by_step(list("abcdef"), [[30, 20, 10], [], [40, 30], [90, 80, 30], [30], []])
+    assert groups == {0: ["b", "f"], 30: ["a", "e", "c"], 90: ["d"]}
 
 
 class Interruption(BaseException):
@@ -127,7 +206,7 @@ def test_a_replica_that_patience_ends_leaves_the_others_alone(corpus, tmp_path, 
 
 
 def test_a_replica_that_diverges_is_a_failed_cell_among_others(corpus, tmp_path):
-    cells = make_cells(corpus, "learning_rate=0.003,1e38")
+    cells = make_cells(corpus, "learning_rate=0.003,2e9")
     for cell in cells:
         cell.config.train.max_skipped, cell.config.train.clip_norm = 3, 0.0
     failed, said = run(tmp_path, cells)

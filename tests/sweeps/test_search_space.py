@@ -1,7 +1,7 @@
 import pytest
 
 from bahdanau_jax.errors import InputError
-from bahdanau_jax.sweeps.tuning import Choice, Range, parse_space, suggest
+from bahdanau_jax.sweeps.search_space import Choice, Range, parse_space, suggest
 
 
 @pytest.mark.parametrize(

@@ -163,3 +163,12 @@ def test_notes_are_kept_once(tmp_path, cells):
     for _ in range(2):
         run(tmp_path, cells, FakeExecutor(), notes=["matched"])
     assert json.loads((tmp_path / "w" / sweep.SWEEP).read_text())["notes"] == ["matched"]
+
+
+@pytest.mark.parametrize("name", ["../x", "/tmp/x", "", ".", "..", "a/b", "a\0b"])
+def test_a_cell_that_lies_elsewhere_is_refused(name, tmp_path):
+    entry = {"name": name, "values": {}}
+    listed = {"cells": [entry], "starts": [], "notes": []}
+    (tmp_path / sweep.SWEEP).write_text(json.dumps(listed))
+    with pytest.raises(InputError, match="is no name of a cell"):
+        sweep.read_sweep(tmp_path)

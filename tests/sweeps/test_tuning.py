@@ -1,3 +1,4 @@
+import contextlib
 import math
 import os
 import signal
@@ -9,10 +10,13 @@ from pathlib import Path
 
 import pytest
 import tiny
+from launching import tree_hash
 
 from bahdanau_jax.errors import InputError
-from bahdanau_jax.sweeps import sweep, tuning
-from bahdanau_jax.sweeps.tuning import Trial, Tuning, parse_space, tune
+from bahdanau_jax.sweeps import grid, sweep, tuning, tuning_record
+from bahdanau_jax.sweeps.search_space import parse_space
+from bahdanau_jax.sweeps.tuning import Trial, Tuning, tune
+from bahdanau_jax.workdir import directory as workdir
 
 optuna = pytest.importorskip("optuna")
 
@@ -78,6 +82,8 @@ def test_more_trials_go_on_where_the_last_ended(tmp_path):
 def test_hopeless_trials_are_stopped_early(tmp_path):
     # Bad trials would take 40 s each; they come after enough good ones to know.
     tune(tmp_path, what(6, 5e-3, 2e-2), command("--pause=10"), lambda _: None)
+    # Other ranges in the same place are refused but where nothing says which were there.
+    (tmp_path / tuning_record.RECORD).unlink()
     said = []
     began = time.monotonic()
     trials = tune(tmp_path, what(8, 1e-4, 2e-4), command("--pause=10"), said.append)
@@ -110,11 +116,101 @@ def test_a_cell_that_cannot_be_run_is_a_failed_trial(tmp_path):
     assert trial.state == "fail" and "train.label_smoothing must be" in said[-1]
 
 
-def test_other_fields_in_the_same_place_are_refused(tmp_path):
+def of_choices(text):
+    return what(2)._replace(space=parse_space([text]))
+
+
+def _other_searches():
+    base = tiny.config("tsv:x")
+    base.seed, base.train.batch_size = 3, 8
+    return [
+        (what(2)._replace(base=base), r"seed is 3 and was 0.*batch_size is 8 and was 16"),
+        (what(2, metric="dev/per"), "the metric is dev/per and was dev/wer"),
+        (what(2, higher=True), "the direction is maximize and was minimize"),
+        (what(2, low=1e-3), r"learning_rate is 0\.001\.\.0\.1:log and was 0\.0001\.\.0\.1:log"),
+        (of_choices("learning_rate=0.01,0.02"), r"learning_rate is 0\.01,0\.02 and was 0\.0001"),
+        (
+            of_choices("seed=0..9"),
+            r"learning_rate is not tuned.*seed is 0\.\.9 and was not",
+        ),
+    ]
+
+
+@pytest.mark.parametrize(("other", "words"), _other_searches())
+def test_another_search_in_the_same_place_is_refused_by_name_and_writes_nothing(
+    other, words, tmp_path
+):
     tune(tmp_path, what(1), command(), lambda _: None)
-    other = what(2)._replace(space=parse_space(["seed=0..9"]))
-    with pytest.raises(InputError, match=r"is of train\.learning_rate; tune the same fields"):
+    before = tree_hash(tmp_path)
+    with pytest.raises(InputError, match=f"trials of another search: .*{words}"):
         tune(tmp_path, other, command(), lambda _: None)
+    assert tree_hash(tmp_path) == before
+
+
+def test_a_journal_without_a_record_goes_on_if_it_can_be_of_the_same_search(tmp_path):
+    first = of_choices("learning_rate=0.01,0.02")
+    tune(tmp_path, first._replace(trials=1), command(), lambda _: None)
+    for other, words in [
+        (of_choices("seed=0..9"), r"is of train\.learning_rate; tune the same fields"),
+        (of_choices("learning_rate=0.01,0.03"), r"has other values of train\.learning_rate"),
+        (what(2), r"has other values of train\.learning_rate"),
+        (first._replace(higher_is_better=True), "is of a metric to minimize"),
+    ]:
+        (tmp_path / tuning_record.RECORD).unlink(missing_ok=True)
+        with pytest.raises(InputError, match=words):
+            tune(tmp_path, other, command(), lambda _: None)
+    assert len(tune(tmp_path, first, command(), lambda _: None)) == 2
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"base": {"seed": "x"}}', "[" * 100_000])
+def test_a_damaged_record_is_one_line(text, tmp_path):
+    (tmp_path / tuning_record.RECORD).write_text(text)
+    with pytest.raises(InputError):
+        tune(tmp_path, what(1), command(), lambda _: None)
+    assert not (tmp_path / tuning.JOURNAL).exists()
+
+
+def test_a_cell_that_another_process_trains_is_waited_for(tmp_path):
+    """Somebody trains by hand what the tuner draws; the trial then has that run's value."""
+    tuned = of_choices("learning_rate=0.01")._replace(trials=1)
+    place = tmp_path / grid.cell(tuned.base, {"train.learning_rate": 0.01}, list(tuned.space)).name
+    said, code = [], command("--config.train.learning_rate=0.01", f"--workdir={place}")
+
+    def waits(line):
+        said.append(line)
+        if "waiting for" in line:
+            subprocess.run(code, check=True)
+            stack.close()
+
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(workdir.lock(place))
+        (trial,) = tune(tmp_path, tuned, command(), waits)
+    assert trial.state == "complete"
+    assert sum("waiting for the process" in line for line in said) == 1
+    assert not (place / sweep.FAILED).exists()
+
+
+def test_a_cell_that_another_process_took_first_has_not_failed(tmp_path, monkeypatch):
+    """It takes it between the look at the lock and the start of the trial's process."""
+    tuned = of_choices("learning_rate=0.9")._replace(trials=1)
+    train, stack, calls = tuning._train, contextlib.ExitStack(), []
+
+    def taken(trial, made, directory, *others):
+        if not calls:
+            stack.enter_context(workdir.lock(directory / made.name))
+        calls.append(train(trial, made, directory, *others))
+        return calls[-1]
+
+    def waits(line):
+        if "waiting for" in line:
+            (place,) = tmp_path.glob("learning_rate=*")
+            assert not (place / sweep.FAILED).exists()
+            stack.close()
+
+    monkeypatch.setattr(tuning, "_train", taken)
+    (trial,) = tune(tmp_path, tuned, command(), waits)
+    assert len(calls) == 2
+    assert trial.state == "fail"  # as nobody was there the second time
 
 
 def test_several_tuners_share_the_trials(tmp_path):
@@ -186,3 +282,13 @@ def test_the_table_has_the_best_first():
         "| a | 20.5 | complete |",
         "| b |  | pruned |",
     ]
+
+
+@pytest.mark.parametrize("damage", ["{", "[]\n", '{"op_code": 99}\n', "[" * 99_999 + "\n", "\0\n"])
+def test_a_damaged_journal_is_refused_in_one_line(damage, tmp_path):
+    tune(tmp_path, what(1), command(), lambda _: None)
+    journal = tmp_path / tuning.JOURNAL
+    first, *others = journal.read_text().splitlines(keepends=True)
+    journal.write_text("".join([first, damage + "\n" * (damage == "{"), *others]))
+    with pytest.raises(InputError, match="bring back a copy"):
+        tune(tmp_path, what(2), command(), lambda _: None)

@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from bahdanau_jax.config import ModelConfig
 from bahdanau_jax.data.batching import Batch
 from bahdanau_jax.errors import InputError
 from bahdanau_jax.runtime import devices
@@ -114,3 +115,19 @@ def test_a_step_that_cannot_fit_is_refused_with_what_to_change():
 def test_this_machine_has_memory():
     size = capacity()
     assert size is None or size > 2**26
+
+
+@pytest.mark.parametrize(
+    ("units", "activations", "said"),
+    [(10**9, 0, "optimiser's state need"), (1, 2**60, "a step needs more than")],
+)
+def test_sizes_beyond_reason_are_refused_before_the_compiler_sees_them(units, activations, said):
+    params = {"W": jax.ShapeDtypeStruct((units, 3 * units), jax.numpy.float32)}
+    with pytest.raises(InputError, match=said):
+        compilation.check_reason({"params": params}, params, activations)
+
+
+def test_least_activations_are_in_bytes_of_one_part():
+    config = ModelConfig()
+    config.encoder.units, config.decoder.units = 3, 5  # annotations of both directions: 6
+    assert compilation.least_activations(config, (8, 10, 20), 2) == 4 * (10 * 6 + 20 * 5) * 2

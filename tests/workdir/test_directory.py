@@ -122,3 +122,38 @@ def test_a_file_system_without_locks_warns_and_goes_on(tmp_path, monkeypatch, ca
     monkeypatch.setattr(workdir.fcntl, "flock", unsupported)
     with lock(tmp_path):
         assert "can't be locked (Function not implemented)" in caplog.text
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
+def test_a_lock_that_is_no_file_is_refused(make, tmp_path):
+    make(tmp_path / workdir.LOCK)
+    with pytest.raises(InputError, match="no regular file"), workdir.lock(tmp_path):
+        pass
+
+
+@pytest.mark.parametrize("target", ["victim", "run/inside", "/dev/zero"])
+def test_a_lock_never_writes_through_a_link(target, tmp_path):
+    (tmp_path / "run").mkdir()
+    for name in ("victim", "run/inside"):
+        (tmp_path / name).write_text("kept")
+    (tmp_path / "run" / workdir.LOCK).symlink_to(tmp_path / target)
+    with pytest.raises(InputError, match="no regular file"), workdir.lock(tmp_path / "run"):
+        pass
+    assert (tmp_path / "victim").read_text() == (tmp_path / "run/inside").read_text() == "kept"
+
+
+@pytest.mark.parametrize("read", [workdir.read_config, lambda w: workdir.check_config(w, Config())])
+def test_a_workdir_with_a_link_out_of_it_is_not_used(read, tmp_path):
+    (tmp_path / "run" / "alignments").mkdir(parents=True)
+    if read is workdir.read_config:
+        workdir.write_config(tmp_path / "run", Config())
+    (tmp_path / "run" / "alignments" / "test.png").symlink_to(tmp_path / "victim")
+    with pytest.raises(InputError, match="leads out of the workdir"):
+        read(tmp_path / "run")
+
+
+@pytest.mark.parametrize("text", ["[" * 200_000, '{"data": {"source": "\\ud800"}}'])
+def test_a_configuration_that_only_json_allows_is_refused(text, tmp_path):
+    (tmp_path / "config.json").write_text(text)
+    with pytest.raises(InputError, match="not valid JSON"):
+        workdir.read_config(tmp_path)

@@ -1,0 +1,61 @@
+"""Whether a run that was begun still has what it left: checkpoints and metrics.
+
+Training begins where there is no checkpoint, and drops the lines of metrics behind the one that it
+goes on from. So what somebody lost must be told before it is overwritten.
+"""
+
+from pathlib import Path
+
+from bahdanau_jax.errors import InputError
+from bahdanau_jax.workdir import manifest
+from bahdanau_jax.workdir.metrics_log import METRICS, RESULT, read_metrics
+
+# Training ends after three saves in a row that fail. So a run that is past its fourth had one.
+SAVES = 4
+REMEDY = "bring it back, or begin anew with --restart, which moves what is there aside"
+
+
+def check_checkpoints(workdir: Path, checkpoint_every: int) -> None:
+    """Refuses a workdir without checkpoints whose other files say that it had some.
+
+    A run that was killed before its first save had none, and begins anew.
+
+    Args:
+      workdir: the run's directory, which has no checkpoint.
+      checkpoint_every: steps between two saves.
+
+    Raises:
+      InputError: they are gone; says what tells so.
+    """
+    sign = ""
+    if (workdir / RESULT).exists():
+        sign = f"{RESULT} is there"
+    elif any(start.get("step") for start in manifest.read_starts(workdir)):
+        sign = f"{manifest.MANIFEST} has a start that went on from one"
+    elif (workdir / METRICS).exists():
+        last = max((line["step"] for line in read_metrics(workdir)), default=0)
+        if last > SAVES * checkpoint_every:
+            sign = f"{METRICS} comes to step {last:,}"
+    if sign:
+        raise InputError(f"{workdir}: its checkpoints are gone, although {sign}; {REMEDY}")
+
+
+def check_metrics(workdir: Path, step: int, lines: int) -> None:
+    """Refuses a metrics.jsonl that lacks what was in it when a checkpoint was saved.
+
+    Args:
+      workdir: the run's directory.
+      step: of the checkpoint.
+      lines: that the file had then, all on the disk before the checkpoint was.
+
+    Raises:
+      InputError: it is gone, or lines of it are.
+    """
+    there = 0
+    if lines and (workdir / METRICS).exists():
+        there = sum(line["step"] <= step for line in read_metrics(workdir))
+    if there < lines:
+        raise InputError(
+            f"{workdir / METRICS} has {there} of the {lines} lines that it had at step {step:,}; "
+            f"{REMEDY}"
+        )
