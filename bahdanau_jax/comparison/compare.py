@@ -382,4 +382,5 @@ def _sums(run: Run, test_set: TestSet) -> dict[str, SentenceSums]:
 
 
 def _numbers(run: Run) -> dict[str, int | float]:
-    return {n: v for n, v in run.result.items() if isinstance(v, int | float)}
+    # Which start came to the end says nothing of the model.
+    return {n: v for n, v in run.result.items() if isinstance(v, int | float) and n != "start"}
