@@ -25,6 +25,11 @@ class VocabularyConfig:
         """The kind of the target side's vocabulary."""
         return self.target_kind or self.kind
 
+    @property
+    def sides(self) -> tuple[tuple[str, int], tuple[str, int]]:
+        """The kind and the size of the source side's vocabulary, and of the target side's."""
+        return (self.kind, self.size), (self.of_target, self.target_size or self.size)
+
 
 @dataclasses.dataclass
 class DataConfig:

@@ -30,6 +30,11 @@ def is_full(error: BaseException) -> bool:
         error = error.__cause__
 
 
+def flat(error: object) -> str:
+    """Returns what an error says without its line breaks."""
+    return " ".join(str(error).split())
+
+
 def one_line(error: Exception) -> str | None:
     """Returns what to say of an error that isn't the program's fault; None if it may be.
 
@@ -43,6 +48,6 @@ def one_line(error: Exception) -> str | None:
     if isinstance(error, OSError) and error.filename is not None:
         return f"{error.filename}: {error.strerror}; put it right, and give the same command again"
     if isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in str(error):
-        words = " ".join(str(error).split())[:200]
+        words = flat(error)[:200]
         return f"not enough memory ({words}); lower train.batch_size or the model's sizes"
     return None

@@ -248,10 +248,7 @@ def _check_model(model: ModelConfig) -> None:
 def _check_vocabulary(config: Config) -> None:
     vocabulary = config.data.vocabulary
     _refuse(not config.data.source, "data.source is empty; give tfds:NAME, text:DIR or tsv:DIR")
-    for kind, size in (
-        (vocabulary.kind, vocabulary.size),
-        (vocabulary.of_target, vocabulary.target_size or vocabulary.size),
-    ):
+    for kind, size in vocabulary.sides:
         _refuse(
             kind in ("unigram", "bpe") and size == 0,
             f"data.vocabulary.size=0 means all that occur, which {kind} pieces can't say; give "
@@ -263,7 +260,7 @@ def _check_vocabulary(config: Config) -> None:
             "more than 4",
         )
     _refuse(
-        vocabulary.joint and (vocabulary.of_target) != vocabulary.kind,
+        vocabulary.joint and vocabulary.of_target != vocabulary.kind,
         "data.vocabulary.joint makes one vocabulary of both sides; leave "
         "data.vocabulary.target_kind empty",
     )

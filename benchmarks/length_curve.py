@@ -19,7 +19,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from bahdanau_jax.evaluation import alignment_measures, breakdown
+from bahdanau_jax.evaluation import alignment_measures, breakdown, metrics
 from bahdanau_jax.evaluation.trained_run import open_run, open_run_data
 from bahdanau_jax.reports import plots
 
@@ -60,7 +60,7 @@ def evaluate(workdir: Path) -> tuple[dict, list[breakdown.LengthBucket]]:
     split = open_run_data(workdir, run.config, lambda _: None).evaluation_split("test")
     outputs = run.evaluator.decode(run.params, split.sources)
     right = [
-        run.evaluator.text(output) in example.references
+        metrics.is_match(run.evaluator.text(output), example.references)
         for output, example in zip(outputs, split.examples, strict=True)
     ]
 

@@ -12,7 +12,7 @@ from absl import flags as absl_flags
 from bahdanau_jax.cli.experiment import Experiment
 from bahdanau_jax.cli.flags import FLAGS, Flag, refuse_ignored
 from bahdanau_jax.config import Config
-from bahdanau_jax.errors import InputError
+from bahdanau_jax.errors import InputError, flat
 from bahdanau_jax.fields import (
     Value,
     field_paths,
@@ -99,7 +99,7 @@ def parse(argv: Sequence[str]) -> CommandLine:
             raise InputError("--undefok would hide a flag that is misspelt; leave it out")
         rest = parsed([argv[0], *arguments])[1:]
     except (absl_flags.Error, ValueError) as error:
-        text = " ".join(str(error).split())
+        text = flat(error)
         for python, words in _WORDS.items():
             text = re.sub(python, words, text)
         raise InputError(text) from error

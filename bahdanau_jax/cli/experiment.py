@@ -16,7 +16,7 @@ from typing import Any
 
 import bahdanau_jax
 from bahdanau_jax.config import Config
-from bahdanau_jax.errors import InputError
+from bahdanau_jax.errors import InputError, flat
 from bahdanau_jax.fields import from_json
 from bahdanau_jax.stored_files import read_text
 
@@ -119,7 +119,7 @@ class Experiment:
         except Exception as error:
             frames = traceback.extract_tb(error.__traceback__)
             lines = [frame.lineno for frame in frames if frame.filename == str(self.path)]
-            what = " ".join(str(error).split())
+            what = flat(error)
             if isinstance(error, SyntaxError) and error.filename == str(self.path):
                 lines, what = [error.lineno], error.msg
             place = f", line {lines[-1]}" if lines else ""

@@ -25,9 +25,9 @@ def main(argv: Sequence[str] | None = None, script: Path | None = None) -> int:
     argv = sys.argv if argv is None else argv
     name = script.name if script else "bahdanau_jax"
     typed = f"python {name}" if script else name
-    logging.basicConfig(format="%(levelname)s: %(message)s", level=logging.WARNING)
-    for handler in logging.root.handlers:
-        handler.setFormatter(_VisibleFormatter("%(levelname)s: %(message)s"))
+    handler = logging.StreamHandler()
+    handler.setFormatter(_VisibleFormatter("%(levelname)s: %(message)s"))
+    logging.basicConfig(handlers=[handler], level=logging.WARNING)
     if {"-h", "--help"} & set(argv[1:]):
         print(help_text(typed), end="")
         return 0

@@ -112,7 +112,7 @@ def read_run(directory: Path, values: Point) -> Run:
     validate(config)
     result = metrics_log.read_result(directory) or {}
     own = manifest.identify(directory).get("id")
-    if result.get("run", own) != (own or result.get("run")):
+    if own and result.get("run", own) != own:
         raise InputError(f"{directory / metrics_log.RESULT} is of another run; bring back its own")
     idle = {*ineffective(config), *SAID}
     settings: Settings = {p: value_of(config, p) for p in field_paths() if p not in idle}

@@ -168,9 +168,7 @@ def build_vocabularies(config: VocabularyConfig, pairs: Iterable[tuple[str, str]
         joint = _build_side("joint", config.kind, config.size, texts)
         return Vocabularies(joint, joint)
     source = _build_side("source", config.kind, config.size, (source for source, _ in pairs))
-    target_kind = config.of_target
-    target_size = config.target_size or config.size
-    target = _build_side("target", target_kind, target_size, (target for _, target in pairs))
+    target = _build_side("target", *config.sides[1], (target for _, target in pairs))
     return Vocabularies(source, target)
 
 

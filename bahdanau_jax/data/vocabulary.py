@@ -1,10 +1,11 @@
 """What every vocabulary can do, and vocabularies that are a list of tokens."""
 
 import abc
+import itertools
 import json
 import os
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Self
 
 from bahdanau_jax.durable import digest, write_atomically
@@ -79,6 +80,11 @@ class Vocabulary(abc.ABC):
     @abc.abstractmethod
     def word_lengths(self, ids: Iterable[int]) -> list[int]:
         """Returns how many tokens each word has that `ids` (UNK or above) make up, in order."""
+
+    def unknown_words(self, ids: Sequence[int]) -> list[bool]:
+        """Returns whether each word that `ids` (UNK or above) make up has an UNK, in order."""
+        ends = list(itertools.accumulate(self.word_lengths(ids), initial=0))
+        return [UNK in ids[begin:end] for begin, end in itertools.pairwise(ends)]
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the vocabulary to `path`, which must end in `suffix` for `load` to read it."""

@@ -308,8 +308,12 @@ def match_counts(hypotheses: Sequence[str], references: Sequence[Sequence[str]])
       ValueError: the numbers of sentences differ.
     """
     pairs = zip(hypotheses, references, strict=True)
-    matches = sum(writable(h) in map(writable, candidates) for h, candidates in pairs)
-    return MatchCounts(matches, len(hypotheses))
+    return MatchCounts(sum(is_match(h, candidates) for h, candidates in pairs), len(hypotheses))
+
+
+def is_match(hypothesis: str, references: Sequence[str]) -> bool:
+    """Returns whether an output equals one of its references, but for spaces that say nothing."""
+    return writable(hypothesis) in map(writable, references)
 
 
 class TextScore(NamedTuple):

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from bahdanau_jax.config import EvaluationConfig
-from bahdanau_jax.errors import InputError
+from bahdanau_jax.errors import InputError, flat
 
 LOOKED_AT = 1000  # references, which say what script a text is in
 
@@ -20,7 +20,7 @@ def check(config: EvaluationConfig) -> None:
     try:
         BLEU(force=True, tokenize=config.tokenize).corpus_score(["a"], [["a"]])
     except (ImportError, RuntimeError, OSError) as error:
-        why = " ".join(str(error).split())
+        why = flat(error)
         raise InputError(
             f"evaluation.tokenize={config.tokenize} can't be used here: {why}"
         ) from error

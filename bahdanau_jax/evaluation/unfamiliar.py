@@ -1,6 +1,7 @@
 """Counts what a trained run is given that its training text didn't have, to tell it at the end."""
 
 import dataclasses
+import itertools
 from collections import Counter
 from collections.abc import Sequence
 
@@ -38,7 +39,8 @@ class Unfamiliar:
             self.tokens += len(ids)
             if UNK in ids:
                 self.unknown += list(ids).count(UNK)
-                self.words.update(_words_with_unknown(vocabulary, text, ids))
+                unknown = vocabulary.unknown_words(ids)
+                self.words.update(itertools.compress(vocabulary.words(text), unknown))
 
     def tell(self) -> None:
         """Writes a line of each kind that there was, on standard error."""
@@ -53,12 +55,3 @@ class Unfamiliar:
                 f"model ({named}{more}); its vocabularies are made from its training text, and "
                 "what it makes of others is a guess"
             )
-
-
-def _words_with_unknown(vocabulary: Vocabulary, text: str, ids: Sequence[int]) -> list[str]:
-    words, found, begin = vocabulary.words(text), [], 0
-    for word, length in zip(words, vocabulary.word_lengths(ids), strict=False):
-        if UNK in ids[begin : begin + length]:
-            found.append(word)
-        begin += length
-    return found

@@ -22,12 +22,7 @@ from bahdanau_jax.modes.origins import FOLLOWED, choices
 from bahdanau_jax.modes.work import Size, step_work, tanh_count
 from bahdanau_jax.runtime import devices
 from bahdanau_jax.terminal import say, visible
-from bahdanau_jax.training.compilation import (
-    StepMemory,
-    check_reason,
-    least_activations,
-    planned,
-)
+from bahdanau_jax.training.compilation import StepMemory, check_sizes, planned
 from bahdanau_jax.training.optimizer import make_optimizer
 from bahdanau_jax.training.step import TrainState, create_state, make_train_step
 from bahdanau_jax.workdir import directory as workdir
@@ -112,11 +107,7 @@ def vocabulary_sizes(config: DataConfig, directory: Path) -> Sizes:
             return Sizes(run.source.size, run.target.size, f"those of the run in {directory}")
     except InputError:
         pass  # no run, or none that can be read: the configuration has to do
-    vocabulary = config.vocabulary
-    sides = (
-        (vocabulary.kind, vocabulary.size),
-        (vocabulary.of_target, vocabulary.target_size or vocabulary.size),
-    )
+    sides = config.vocabulary.sides
     source, target = (size or STAND_INS[kind] for kind, size in sides)
     if all(size for _, size in sides):
         return Sizes(source, target, "the configured sizes, which little text may not fill")
@@ -169,9 +160,7 @@ def step_memory(model: Seq2Seq, config: Config, size: Size) -> StepMemory:
     state: TrainState = devices.abstract(
         jax.eval_shape(lambda: create_state(model, optimizer, config.seed))
     )
-    parts = jax.device_count() * config.train.accumulate
-    shape = (size.rows, size.source, size.target)
-    check_reason(state, state.params, least_activations(config.model, shape, parts))
+    check_sizes(state, config, (size.rows, size.source, size.target))
     batch = Batch(
         np.zeros((size.rows, size.source), np.int32), np.zeros((size.rows, size.target), np.int32)
     )

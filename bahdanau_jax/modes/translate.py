@@ -13,8 +13,6 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, TextIO
 
-import numpy as np
-
 from bahdanau_jax.data.corpus import normalize, source_text
 from bahdanau_jax.data.gold_links import format_line
 from bahdanau_jax.data.token_store import TokenStore
@@ -26,7 +24,6 @@ from bahdanau_jax.evaluation.trained_run import TrainedRun, open_ensemble
 from bahdanau_jax.evaluation.unfamiliar import Unfamiliar
 from bahdanau_jax.evaluation.word_alignment import WordAlignment, word_alignment
 from bahdanau_jax.lines import InOrder, chunks, one_column, open_input, open_output, read_lines
-from bahdanau_jax.special_ids import UNK
 from bahdanau_jax.terminal import Counter, counted
 from bahdanau_jax.workdir.selection import Selection
 
@@ -133,11 +130,7 @@ def translate(
         )
     streams = (out,) if alignments is None else (out, alignments)
     nothing = ("\n", EMPTY[wanted.alignments] + "\n")
-    source, unfamiliar, first = (
-        run.vocabularies.source,
-        Unfamiliar(run.config.data.max_length, "line"),
-        0,
-    )
+    unfamiliar, first = Unfamiliar(run.config.data.max_length, "line"), 0
     if wanted.lexicon is not None:
         lexicon = normalized(wanted.lexicon, run.config.data.lowercase)
         wanted = dataclasses.replace(wanted, lexicon=lexicon)
@@ -146,7 +139,7 @@ def translate(
             texts = [normalize(text, run.config.data.lowercase) for text in chunk]
             ids = [encode(run, text) for text in texts]
             for text, sentence in zip(texts, ids, strict=True):
-                unfamiliar.add((source, source_text(text), sentence))
+                unfamiliar.add((run.vocabularies.source, text, sentence))
             writer = InOrder(streams, [None if sentence else nothing for sentence in ids])
             begun = _beginnings(run, prefixes, first, len(chunk))
             places = [place for place, sentence in enumerate(ids) if sentence]
@@ -270,12 +263,11 @@ def replace_unknown(
       alignment: of its words with those of the source.
       lexicon: translations of source words; a word that isn't there is copied.
     """
-    ends = np.cumsum(vocabulary.word_lengths(ids)).tolist()
     words = list(alignment.target)
-    for place, (begin, end) in enumerate(zip([0, *ends[:-1]], ends, strict=True)):
+    for place, unknown in enumerate(vocabulary.unknown_words(ids)):
         weights = alignment.weights[place, :-1]
         # A window may leave a word without any weight: its position is not known then.
-        if UNK in ids[begin:end] and weights.any():
+        if unknown and weights.any():
             source = alignment.source[int(weights.argmax())]
             words[place] = lexicon.get(source, source)
     return vocabulary.separator.join(words)

@@ -141,7 +141,7 @@ def _print_samples(run: TrainedRun, split: EvaluationSplit, outputs: list[Output
     for sample in range(count):
         number = sample * len(outputs) // count
         example, text = split.examples[number], run.evaluator.text(outputs[number])
-        mark = "=" if text in example.references else "≠"
+        mark = "=" if metrics.is_match(text, example.references) else "≠"
         line = f"{example.source}\t{text}\t{mark} {' | '.join(example.references)}"
         print(visible(line), flush=True)
 

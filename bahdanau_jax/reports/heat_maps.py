@@ -5,7 +5,6 @@ nothing here depends on a display or on what another part of the program has dra
 """
 
 import functools
-import io
 import logging
 import os
 from collections.abc import Sequence
@@ -18,7 +17,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties
 
-from bahdanau_jax.durable import write_atomically
+from bahdanau_jax.reports.plots import write_png
 
 CELL = 0.24  # inches for one token of a heat map
 GAP = 0.15  # inches between labels and what is beside them
@@ -91,9 +90,7 @@ def heat_maps(
             across, down = len(panel.source) * CELL, len(panel.target) * CELL
             box = (left / width, bottom / height, across / width, down / height)
             panel.draw(figure.add_axes(box), scale)
-    picture = io.BytesIO()
-    figure.savefig(picture, format="png")
-    write_atomically(path, picture.getvalue())
+    write_png(figure, path)
 
 
 class _Panel:

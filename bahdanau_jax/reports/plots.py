@@ -200,6 +200,11 @@ def by_length(
     axes.set_ylabel(quantity, parse_math=False)
     for text in axes.legend(frameon=False).get_texts():
         text.set_parse_math(False)
+    write_png(figure, path)
+
+
+def write_png(figure: Figure, path: str | os.PathLike[str]) -> None:
+    """Writes a picture as a whole or not at all."""
     picture = io.BytesIO()
     figure.savefig(picture, format="png")
     write_atomically(path, picture.getvalue())

@@ -18,7 +18,7 @@ import numpy as np
 from jax import lax
 from jax.experimental import multihost_utils
 
-from bahdanau_jax.errors import InputError
+from bahdanau_jax.errors import InputError, flat
 from bahdanau_jax.runtime import devices
 
 HEARTBEAT = 30  # seconds without a sign of life before a process counts as dead
@@ -54,7 +54,7 @@ def join(coordinator: str | None, process: int | None, processes: int | None) ->
             shutdown_timeout_seconds=HEARTBEAT,
         )
     except (ValueError, RuntimeError) as error:
-        words = " ".join(str(error).split())[:300]
+        words = flat(error)[:300]
         raise InputError(
             f"--distributed: the processes don't find each other ({words}); under Slurm start them "
             "with srun, elsewhere give --coordinator=HOST:PORT, --processes and --process"
@@ -152,7 +152,7 @@ def until_one_dies() -> Iterator[None]:
     except (RuntimeError, ValueError) as error:  # Gloo's errors come as either
         if count() == 1 or not any(word in str(error) for word in _LOST):
             raise
-        _leave(" ".join(str(error).split())[:200])
+        _leave(flat(error)[:200])
 
 
 def leave_together() -> None:

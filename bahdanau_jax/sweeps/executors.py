@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bahdanau_jax.errors import InputError
+from bahdanau_jax.errors import InputError, flat
 from bahdanau_jax.stored_files import open_regular
 
 LOG = "log.txt"  # in a cell's workdir: all that its runs have written
@@ -124,7 +124,7 @@ def run_slurm(
                 for job in jobs
             }
     except (RuntimeError, NameError, TypeError) as error:
-        raise InputError(f"--executor=slurm: {' '.join(str(error).split())}") from error
+        raise InputError(f"--executor=slurm: {flat(error)}") from error
     for job in jobs:
         started(job)
     began = time.monotonic()

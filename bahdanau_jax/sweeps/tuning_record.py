@@ -40,7 +40,7 @@ def check(directory: Path, now: Mapping[str, Any]) -> bool:
     try:
         then = read_json(path)
         base = fields.from_json(json.dumps(then["base"]))
-        differing = _differences(then, json.loads(json.dumps(now)))
+        differing = _differences(then, now)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise InputError(
             f"{path}: can't be read ({type(error).__name__}); bring it back, or choose another "

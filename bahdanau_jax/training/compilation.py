@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from bahdanau_jax.config import ModelConfig
+from bahdanau_jax.config import Config, ModelConfig
 from bahdanau_jax.data.batching import Batch
 from bahdanau_jax.errors import InputError
 from bahdanau_jax.runtime import devices
@@ -168,6 +168,20 @@ def check_reason(state: Any, params: Any, activations: int) -> None:
             f"{gibibytes(limit)}; set train.accumulate=2 or higher (the same batches, in parts), "
             "or lower train.batch_size or data.max_length"
         )
+
+
+def check_sizes(state: Any, config: Config, shape: Shape, members: int = 1) -> None:
+    """Refuses a configuration that `check_reason` does, at the largest shape of its steps.
+
+    Args:
+      state: the training state of one member, or its shapes.
+      config: of the run.
+      shape: (B, S, T) of the largest batch.
+      members: that are trained in one program.
+    """
+    parts = jax.device_count() * config.train.accumulate
+    activations = least_activations(config.model, shape, parts) * members
+    check_reason([state] * members, [state.params] * members, activations)
 
 
 def least_activations(model: ModelConfig, shape: Shape, parts: int) -> int:

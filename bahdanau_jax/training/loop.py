@@ -29,12 +29,7 @@ from bahdanau_jax.reports import evaluation_report
 from bahdanau_jax.runtime import devices, processes
 from bahdanau_jax.runtime.signals import Notice, Stopped
 from bahdanau_jax.terminal import Progress, counted, say, say_nothing
-from bahdanau_jax.training.compilation import (
-    CompiledSteps,
-    Shape,
-    check_reason,
-    least_activations,
-)
+from bahdanau_jax.training.compilation import CompiledSteps, Shape, check_sizes
 from bahdanau_jax.training.member import Member
 from bahdanau_jax.training.optimizer import make_optimizer
 from bahdanau_jax.training.record import SKIPPED, write_skipped
@@ -134,13 +129,7 @@ class Trainer:
                 f"train.epochs={config.train.epochs:g} makes more than {MOST:,} steps; lower it"
             )
         self.program = make_program(self.model, [m.config for m in members], self.total)
-        one = self.template()
-        parts = jax.device_count() * config.train.accumulate
-        check_reason(
-            [one] * len(members),
-            [one.params] * len(members),
-            least_activations(config.model, self.batcher.shapes[0], parts) * len(members),
-        )
+        check_sizes(self.template(), config, self.batcher.shapes[0], len(members))
         self._pending: _Pending | None = None
 
     def describe(self) -> None:

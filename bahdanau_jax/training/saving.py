@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
-from bahdanau_jax.errors import RunError, is_full
+from bahdanau_jax.errors import RunError, flat, is_full
 from bahdanau_jax.training.record import LoopState
 from bahdanau_jax.workdir.checkpoints import Checkpoints
 from bahdanau_jax.workdir.metrics_log import Metrics
@@ -96,7 +96,7 @@ class Saver:
         (step, better), self._under_way = self._under_way, None
         self._failures += 1
         kept = f"the checkpoint of step {self._good:,} is kept" if self._good else "none is there"
-        words = " ".join(str(error).split())
+        words = flat(error)
         if self._failures == FAILURES:
             raise RunError(
                 f"{FAILURES} saves in a row failed ({words}); {kept}. Free some space: the same "

@@ -25,7 +25,7 @@ import orbax.checkpoint as ocp
 from flax.traverse_util import flatten_dict, unflatten_dict
 
 from bahdanau_jax import durable
-from bahdanau_jax.errors import InputError, is_full
+from bahdanau_jax.errors import InputError, flat, is_full
 from bahdanau_jax.runtime import processes
 from bahdanau_jax.stored_files import read_json
 
@@ -197,7 +197,7 @@ class Checkpoints:
             except Exception as error:  # a stranger's file may bring about any
                 # A run that trains meanwhile may have removed it since it was chosen.
                 if path.exists():
-                    words = " ".join(str(error).split())[:200]
+                    words = flat(error)[:200]
                     raise InputError(
                         f"the checkpoint {path} was written so, but can't be read ({words}); name "
                         "another with --checkpoint, or bring back a copy"
@@ -322,12 +322,12 @@ class Checkpoints:
         return state, progress
 
     def _check_run(self, path: Path, saved: Mapping[str, str]) -> None:
-        if saved.get("id", own := self.run.get("id")) != (own or saved.get("id")):
+        if (own := self.run.get("id")) and saved.get("id", own) != own:
             raise InputError(
                 f"the checkpoint {path} is of another run; bring back this run's own, or begin "
                 "anew with --restart, which moves all of it aside"
             )
-        if saved.get("config", own := self.run.get("config")) != (own or saved.get("config")):
+        if (own := self.run.get("config")) and saved.get("config", own) != own:
             raise InputError(
                 f"the checkpoint {path} was saved under another configuration than config.json "
                 "has; bring that back, or begin anew with --restart, which moves all of it aside"

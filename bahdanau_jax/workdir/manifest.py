@@ -87,19 +87,20 @@ def identify(workdir: str | os.PathLike[str]) -> dict[str, str]:
     Raises:
       InputError: config.json isn't what the run was begun with; names the fields that differ.
     """
-    starts, recorded = read_starts(workdir), {}
-    if starts:
-        recorded = read_json(Path(workdir) / MANIFEST).get("run", {})
+    recorded, starts = _read(workdir)
     if not isinstance(recorded, dict):
         raise InputError(f"{Path(workdir) / MANIFEST}: names no run; bring it back")
     path = Path(workdir) / directory.CONFIG
     if not path.exists():
         return recorded
-    config = directory.read_config(workdir)
-    values = read_json(path)
+    try:
+        values = read_json(path)
+    except (OSError, ValueError):
+        directory.read_config(workdir)  # says what is wrong with it
+        raise
     now = digest(json.dumps(values, sort_keys=True).encode())
     if recorded.get("config", now) != now:
-        changed = fields.differences(starts[0]["config"], config)
+        changed = fields.differences(starts[0]["config"], directory.read_config(workdir))
         named = [f"{field} was {old!r} and is {new!r}" for field, (old, new) in changed.items()]
         what = "; ".join(named) or "its text differs"
         raise InputError(
@@ -118,12 +119,18 @@ def read_starts(workdir: str | os.PathLike[str]) -> list[dict[str, Any]]:
     Raises:
       InputError: there is a `manifest.json` that can't be read.
     """
+    return _read(workdir)[1]
+
+
+def _read(workdir: str | os.PathLike[str]) -> tuple[Any, list[dict[str, Any]]]:
+    """Returns what the manifest says of the run, and of its starts; nothing without the file."""
     path = Path(workdir) / MANIFEST
     if not path.exists():
-        return []
+        return {}, []
     try:
-        starts = read_json(path)["starts"]
-        return [start for start in starts if start["fingerprints"] | start["config"]]
+        known = read_json(path)
+        starts = [start for start in known["starts"] if start["fingerprints"] | start["config"]]
+        return known.get("run", {}) if starts else {}, starts
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputError(
             f"{path}: can't be read ({type(error).__name__}); move it away and start again"

@@ -3,6 +3,7 @@ import itertools
 import random
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from launching import launch as run_launch
@@ -176,20 +177,27 @@ RECORDED = ["config.json", "CONFIG.JSON", "config.jsonl", "config", "config.PY",
 SPELT = ["--config={}", "-config={}", "--config {}", "--flagfile=flags", "--config={}:"]
 
 
+def recorded(directory, name, spelt, text):
+    """Writes a configuration into a run, and returns the command line that names it so."""
+    path = directory / "run" / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    (directory / "flags").write_text(f"--config=run/{name}\n")
+    return parse(["launch.py", *spelt.format(f"run/{name}").split(" ")])
+
+
 @pytest.mark.parametrize("name", RECORDED)
 @pytest.mark.parametrize("spelt", SPELT)
 def test_a_recorded_configuration_is_never_executed(name, spelt, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    path = tmp_path / "run" / name
-    path.parent.mkdir(parents=True)
-    path.write_text("import pathlib; pathlib.Path('ran').touch()")
-    (tmp_path / "flags").write_text(f"--config=run/{name}\n")
-    (tmp_path / "run" / "a").write_text(path.read_text())  # what a:b/… might be cut down to
-    line = parse(["launch.py", *spelt.format(f"run/{name}").split(" ")])
+    program = "import pathlib; pathlib.Path('ran').touch()"
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "a").write_text(program)  # what a:b/… might be cut down to
+    line = recorded(tmp_path, name, spelt, program)
     with pytest.raises(InputError, match="not valid JSON"):
         line.config()
     assert line.experiment.sweeps == {}
-    assert line.directory == path.relative_to(tmp_path).parent
+    assert line.directory == (Path("run") / name).parent
     assert not (tmp_path / "ran").exists()
 
 
@@ -197,11 +205,7 @@ def test_a_recorded_configuration_is_never_executed(name, spelt, tmp_path, monke
 @pytest.mark.parametrize("spelt", SPELT)
 def test_a_recorded_configuration_is_read_in_every_spelling(name, spelt, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    path = tmp_path / "run" / name
-    path.parent.mkdir(parents=True)
-    path.write_text('{"seed": 7}')
-    (tmp_path / "flags").write_text(f"--config=run/{name}\n")
-    line = parse(["launch.py", *spelt.format(f"run/{name}").split(" ")])
+    line = recorded(tmp_path, name, spelt, '{"seed": 7}')
     assert line.config() == with_values(Config(), {"seed": 7})
 
 
