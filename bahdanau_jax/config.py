@@ -136,15 +136,26 @@ class TrainConfig:
     accumulate: int = 1  # parts of a batch that a device takes one after another, to save memory
     precision: str = "float32"
     # float32 | bfloat16_storage (annotations and keys) | bfloat16 (these, and every product)
+    normalize: str = "tokens"  # what loss and gradient are divided by: tokens | sentences
     optimizer: str = "adam"  # adam | adadelta | sgd
+    beta1: float = 0.9  # adam: decay of the gradient's mean
+    beta2: float = 0.999  # adam: decay of its square's mean
+    epsilon: float = 0.0  # beside the root of a mean square; 0: 1e-8 (adam), 1e-6 (adadelta)
+    weight_decay: float = 0.0  # λ; a matrix W adds λ W to its gradient, before the clip
     learning_rate: float = 1e-3
-    schedule: str = "constant"  # constant | linear | cosine | inverse_sqrt, after the warm-up
+    schedule: str = "constant"  # constant | linear | cosine | inverse_sqrt | halving | plateau,
+    # after the warm-up
+    decay_factor: float = 0.5  # halving, plateau: what the rate is multiplied by
+    decay_start: float = 8.0  # halving: epochs at the full rate; steps where train.epochs is 0
+    decay_every: float = 1.0  # halving: epochs (steps) from one halving to the next
+    decay_patience: int = 1  # plateau: evaluations without a better train.metric that it waits for
     warmup_steps: int = 0  # steps of linear growth from zero
     clip_norm: float = 1.0  # global norm of the gradient; 0: none
     label_smoothing: float = 0.0  # mass spread evenly over the vocabulary, from 0 up to but not 1
     dropout: DropoutConfig = dataclasses.field(default_factory=DropoutConfig)
     max_skipped: int = 10  # steps in a row without a finite gradient before the run gives up
     log_every: int = 50  # steps between two lines of training figures in metrics.jsonl
+    keep: int = 2  # newest checkpoints kept, beside the best; --checkpoint=average:N takes N
     patience: int = 0  # evaluations without a better train.metric before stopping; 0: never
     metric: str = "nll_per_token"  # of the development split; chooses the best checkpoint:
     # nll_per_token, or a metric of outputs that evaluation.metrics has computed

@@ -24,6 +24,8 @@ def ineffective(config: Config) -> dict[str, str]:
     attention = model.attention
     score, kind = f"model.attention.score={attention.score}", data.source.partition(":")[0]
     joint = "data.vocabulary.joint makes one vocabulary of both sides"
+    adam = f"train.optimizer={train.optimizer} has no such mean; use adam"
+    halving = f"train.schedule={train.schedule} isn't counted from there; use halving"
     rules = {
         "data.source_language": (kind != "tsv", "tsv files have no languages, but columns"),
         "data.target_language": (kind != "tsv", "tsv files have no languages, but columns"),
@@ -60,6 +62,19 @@ def ineffective(config: Config) -> dict[str, str]:
         "train.batch_size": (
             train.batch_tokens == 0,
             f"train.batch_tokens={train.batch_tokens} decides; add --config.train.batch_tokens=0",
+        ),
+        "train.beta1": (train.optimizer == "adam", adam),
+        "train.beta2": (train.optimizer == "adam", adam),
+        "train.epsilon": (train.optimizer != "sgd", "train.optimizer=sgd divides by no root"),
+        "train.decay_factor": (
+            train.schedule in ("halving", "plateau"),
+            f"train.schedule={train.schedule} has no factor; use halving or plateau",
+        ),
+        "train.decay_start": (train.schedule == "halving", halving),
+        "train.decay_every": (train.schedule == "halving", halving),
+        "train.decay_patience": (
+            train.schedule == "plateau",
+            f"train.schedule={train.schedule} doesn't look at evaluations; use plateau",
         ),
         "train.dropout.annotations": (
             attention.score != "fixed" or model.initial_state == "mean",

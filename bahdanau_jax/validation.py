@@ -59,7 +59,8 @@ CHOICES = {
     "model.kernels": ("auto", "reference"),
     "train.precision": ("float32", "bfloat16_storage", "bfloat16"),
     "train.optimizer": ("adam", "adadelta", "sgd"),
-    "train.schedule": ("constant", "linear", "cosine", "inverse_sqrt"),
+    "train.normalize": ("tokens", "sentences"),
+    "train.schedule": ("constant", "linear", "cosine", "inverse_sqrt", "halving", "plateau"),
     "train.metric": ("nll_per_token", *dict.fromkeys(sum(METRICS.values(), ()))),
     "decode.length_penalty": ("none", "average", "gnmt"),
     "evaluation.metrics": tuple(METRICS),
@@ -95,6 +96,14 @@ RANGES = {
     "train.batch_tokens": (0, None),
     "train.accumulate": (1, None),
     "train.learning_rate": (0, None),
+    "train.beta1": (0, 1),
+    "train.beta2": (0, 1),
+    "train.epsilon": (0, 1),
+    "train.weight_decay": (0, 1),
+    "train.decay_factor": (0, 1),
+    "train.decay_start": (0, None),
+    "train.decay_every": (0, None),
+    "train.decay_patience": (0, None),
     "train.warmup_steps": (0, None),
     "train.clip_norm": (0, None),
     "train.label_smoothing": (0, 1),
@@ -102,6 +111,7 @@ RANGES = {
     "train.dropout.annotations": (0, 1),
     "train.dropout.readout": (0, 1),
     "train.max_skipped": (1, None),
+    "train.keep": (1, 1000),
     "train.patience": (0, None),
     "decode.batch_size": (1, 2**20),
     "decode.beam_size": (1, 10_000),
@@ -279,6 +289,8 @@ def _check_training(config: Config) -> None:
         f"train.warmup_steps={train.warmup_steps} leaves none of train.steps={train.steps} at "
         "the full learning rate; lower it",
     )
+    for field in ("decay_factor", "decay_every"):
+        _refuse(getattr(train, field) == 0, f"train.{field} is 0; raise it")
     characters = config.data.vocabulary.of_target == "characters"
     other = "per" if characters else "cer"  # one error rate by symbol, named after the symbols
     possible = [name for name in METRICS[config.evaluation.metrics] if name != other]

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
+import numpy as np
 
 from bahdanau_jax.config import Config
 from bahdanau_jax.data.batching import Batcher
@@ -31,7 +32,7 @@ from bahdanau_jax.runtime.signals import Notice, Stopped
 from bahdanau_jax.terminal import Progress, counted, say, say_nothing
 from bahdanau_jax.training.compilation import CompiledSteps, Shape, check_sizes
 from bahdanau_jax.training.member import Member
-from bahdanau_jax.training.optimizer import make_optimizer
+from bahdanau_jax.training.optimizer import make_optimizer, with_plateau_rate
 from bahdanau_jax.training.record import SKIPPED, write_skipped
 from bahdanau_jax.training.step import TrainState, TrainSums, create_state, make_train_step
 from bahdanau_jax.validation import MOST
@@ -179,6 +180,7 @@ class Trainer:
         """
         members, train = self.members, self.members[0].config.train
         states, resumed = self._start()
+        self._plateau_rates = [member.record.plateau_rate for member in members]
         step = resumed or 0
         began, stop, vote = time.monotonic(), False, processes.Vote()
         with contextlib.ExitStack() as stack:
@@ -209,6 +211,7 @@ class Trainer:
                                 )
                             except Stopped:
                                 stop = True
+                        states = self._with_plateau_rates(states)
                     stop = vote.any(notice.received) or stop
                     ends = last or stop or not any(member.active for member in members)
                     if ends or any(better) or step % train.checkpoint_every == 0:
@@ -303,6 +306,17 @@ class Trainer:
         pairs = self.batcher.indices(batch)
         return write_skipped(directory, batch, pairs, self.store, self.data.vocabularies, figures)
 
+    def _with_plateau_rates(self, states: Any) -> Any:
+        """Returns the states with the learning rates that evaluations have lowered."""
+        rates = [member.record.plateau_rate for member in self.members]
+        if rates == self._plateau_rates:
+            return states
+        self._plateau_rates = rates
+        placement = devices.replicated(across_processes=True)
+        factors = [jax.device_put(np.float32(rate), placement) for rate in rates]
+        opt_state = with_plateau_rate(states.opt_state, self.program.join(factors))
+        return dataclasses.replace(states, opt_state=opt_state)
+
     def _evaluate(
         self,
         member: Member,
@@ -341,6 +355,9 @@ class Trainer:
             f"step {step:,}  {dev.name}: {evaluation_report.one_line(figures)}"
             + ("  (best so far)" if better else "")
         )
+        if member.record.lower_rate(member.config.train):
+            rate = member.record.plateau_rate
+            progress.message(f"no better {metric}: the learning rate is {rate:g} of its schedule's")
         return better
 
 

@@ -63,7 +63,11 @@ class Member:
     def open_checkpoints(self, stack: contextlib.ExitStack) -> None:
         """Opens its checkpoints; `stack` closes them."""
         self.checkpoints = stack.enter_context(
-            Checkpoints(self.directory / "checkpoints", manifest.identify(self.directory))
+            Checkpoints(
+                self.directory / "checkpoints",
+                manifest.identify(self.directory),
+                self.config.train.keep,
+            )
         )
 
     def restore(self, template: TrainState, which: Which) -> Restored:

@@ -33,6 +33,8 @@ class LoopState:
       best: best value of `train.metric` so far; None before the first evaluation.
       best_step: updates at that evaluation.
       without_better: evaluations since then.
+      plateau_rate: what `train.schedule=plateau` has multiplied the learning rate by.
+      plateau: evaluations since then, or since the best if that is later.
       evaluated: updates at the last evaluation, so that a resumed run doesn't repeat it.
       skipped: updates left out because the loss or its gradient wasn't finite.
       skipped_in_a_row: those of them since the last update that was made.
@@ -43,6 +45,8 @@ class LoopState:
     best: float | None = None
     best_step: int = 0
     without_better: int = 0
+    plateau_rate: float = 1.0
+    plateau: int = 0
     evaluated: int = 0
     skipped: int = 0
     skipped_in_a_row: int = 0
@@ -76,8 +80,20 @@ class LoopState:
         if better:
             self.best, self.best_step = value, step
         self.without_better = 0 if better else self.without_better + 1
+        self.plateau = 0 if better else self.plateau + 1
         self.evaluated = step
         return better
+
+    def lower_rate(self, train: TrainConfig) -> bool:
+        """Multiplies the rate if the plateau has lasted long enough; returns whether it did.
+
+        Args:
+          train: `schedule`, `decay_patience` and `decay_factor` are read.
+        """
+        if train.schedule != "plateau" or self.plateau <= train.decay_patience:
+            return False
+        self.plateau_rate, self.plateau = self.plateau_rate * train.decay_factor, 0
+        return True
 
 
 class StepFigures:
@@ -141,7 +157,7 @@ class StepFigures:
             {
                 **means,
                 "train/gradient_norm": float(sums.gradient_norm),
-                "train/learning_rate": np.asarray(rate).item(),
+                "train/learning_rate": np.asarray(rate).item() * record.plateau_rate,
                 "train/skipped": record.skipped,
                 "speed/target_tokens_per_second": self._progress.tokens_per_second,
                 "speed/step_seconds": self._progress.step_seconds,

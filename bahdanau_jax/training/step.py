@@ -72,9 +72,10 @@ def make_train_step(
     Args:
       model: the model.
       optimizer: as from `optimizer.make_optimizer`.
-      train: dropout rates, label smoothing, accumulation and precision are read.
+      train: dropout rates, label smoothing, accumulation, precision and what the gradient is
+        divided by are read.
     """
-    model = with_storage(model, train.precision)
+    model, by_sentence = with_storage(model, train.precision), train.normalize == "sentences"
     rates = Rates(train.dropout.embedding, train.dropout.annotations, train.dropout.readout)
 
     def sums_and_gradient(params, batch, seeds):
@@ -101,17 +102,20 @@ def make_train_step(
             )
         real = batch.target != PAD
         tokens = real.sum().astype(jnp.float32)
+        # Rows that only fill up a batch have no token.
+        parts = real.any(axis=1).sum().astype(jnp.float32) if by_sentence else tokens
         if lax.axis_size(AXIS) > 1:  # on one device the sum would only copy every gradient
-            loss, nll, tokens, gradient = lax.psum((loss, nll, tokens, gradient), AXIS)
+            sums = (loss, nll, tokens, parts, gradient)
+            loss, nll, tokens, parts, gradient = lax.psum(sums, AXIS)
         # Divided after the norm, and again below: outside the condition the mean gradient would be
         # an array more. The condition itself takes 5 % off a step that selects between all old and
         # new parameters and moments (64 sentences, S = T = 16, multi30k, 2 CPU cores).
-        norm = optax.tree.norm(gradient) / tokens
+        norm = optax.tree.norm(gradient) / parts
         # One entry that isn't finite makes the norm so. The step counts, for its batch was read.
         finite = jnp.isfinite(loss) & jnp.isfinite(norm)
 
         def update(params, opt_state):
-            mean = jax.tree.map(lambda g: g / tokens, gradient)
+            mean = jax.tree.map(lambda g: g / parts, gradient)
             updates, opt_state = optimizer.update(mean, opt_state, params)
             return optax.apply_updates(params, updates), opt_state
 

@@ -32,6 +32,7 @@ MAY_CHANGE = (
     "train.learning_rate",
     "train.max_skipped",
     "train.log_every",
+    "train.keep",
     "train.patience",
     "evaluation.samples",
 )

@@ -67,15 +67,19 @@ class Checkpoints:
     """
 
     def __init__(
-        self, directory: str | os.PathLike[str], run: Mapping[str, str] = MappingProxyType({})
+        self,
+        directory: str | os.PathLike[str],
+        run: Mapping[str, str] = MappingProxyType({}),
+        keep: int = KEEP_LATEST,
     ):
         """Opens them.
 
         Args:
           directory: of the checkpoints; made at the first save.
           run: which run it is; a checkpoint that says otherwise is refused.
+          keep: how many of the newest saves stay, at least 1.
         """
-        self.run = run
+        self.run, self._keep = run, keep
         self._directory = Path(directory).absolute()
         self._writing = self._directory / "writing"
         handlers = ocp.DefaultCheckpointHandlerRegistry()
@@ -236,7 +240,7 @@ class Checkpoints:
             self._move(copy, self._directory / "best" / name)
         self._move(written, self._directory / "latest" / name)
         latest, former = self._saves("latest"), self._saves("best")
-        kept = sorted(s for s in latest if s <= step)[-KEEP_LATEST:]
+        kept = sorted(s for s in latest if s <= step)[-self._keep :]
         outdated = [path for s, path in latest.items() if s not in kept]
         outdated += [path for s, path in former.items() if best and s != step]
         for path in outdated:

@@ -20,6 +20,7 @@ from bahdanau_jax.model.equations import token_nll
 from bahdanau_jax.model.initialization import initialization
 from bahdanau_jax.model.seq2seq import Seq2Seq
 from bahdanau_jax.training.optimizer import make_optimizer
+from bahdanau_jax.training.record import LoopState
 
 torch = pytest.importorskip("torch", reason="PyTorch isn't installed: parity can't be checked")
 import torch_reference  # noqa: E402  (it needs torch)
@@ -242,6 +243,56 @@ def test_five_updates_from_the_same_gradients(name: str, clip_norm: float) -> No
     leaves = map(jax.tree.leaves, (params, generic_parameters()))
     moved = [np.abs(after - before).max() for after, before in zip(*leaves, strict=True)]
     assert min(moved) > 1e-4
+
+
+@pytest.mark.parametrize(
+    "fields", [{"weight_decay": 0.3}, {"beta1": 0.5, "beta2": 0.9}, {"epsilon": 0.1}]
+)
+def test_five_updates_of_adam_with_fields_of_its_own(fields: dict[str, float]) -> None:
+    rng = generator()
+    params = generic_parameters()
+    optimizer = make_optimizer(TrainConfig(clip_norm=0.0, **fields), steps=5)
+    state = optimizer.init(params)
+    theirs = {path: double(p, grad=True) for path, p in named_leaves(params).items()}
+    matrices = [p for p in theirs.values() if p.ndim > 1]
+    vectors = [p for p in theirs.values() if p.ndim <= 1]
+    assert matrices and vectors
+    their_optimizer = torch.optim.Adam(
+        [
+            {"params": matrices, "weight_decay": fields.get("weight_decay", 0.0)},
+            {"params": vectors},
+        ],
+        lr=1e-3,
+        betas=(fields.get("beta1", 0.9), fields.get("beta2", 0.999)),
+        eps=fields.get("epsilon", 1e-8),
+    )
+    for _ in range(5):
+        gradient = jax.tree.map(lambda p: np.float32(rng.normal(0, 0.3, p.shape)), params)
+        updates, state = optimizer.update(gradient, state, params)
+        params = jax.tree.map(jnp.add, params, updates)
+        for path, values in named_leaves(gradient).items():
+            theirs[path].grad = double(values)
+        their_optimizer.step()
+        for path, values in named_leaves(params).items():
+            assert_same(values, theirs[path], path)
+
+
+@pytest.mark.parametrize("factor", [0.5, 0.8])
+@pytest.mark.parametrize("patience", [0, 1, 3])
+def test_the_rate_falls_where_pytorchs_plateau_lowers_it(patience: int, factor: float) -> None:
+    parameter = torch.zeros(1, requires_grad=True)
+    their_optimizer = torch.optim.SGD([parameter], lr=1.0)
+    theirs = torch.optim.lr_scheduler.ReduceLROnPlateau(
+        their_optimizer, factor=factor, patience=patience, threshold=0.0, eps=0.0
+    )
+    train = TrainConfig(schedule="plateau", decay_patience=patience, decay_factor=factor)
+    record = LoopState()
+    for step, value in enumerate(generator().integers(0, 50, 60).astype(float)):
+        record.judge(value, step, higher_is_better=False)
+        record.lower_rate(train)
+        theirs.step(value)
+        assert record.plateau_rate == pytest.approx(their_optimizer.param_groups[0]["lr"])
+    assert record.plateau_rate < 0.5**2
 
 
 @pytest.mark.parametrize("name", ["adadelta", "adam"])

@@ -6,7 +6,7 @@ import optax
 import pytest
 
 from bahdanau_jax.config import TrainConfig
-from bahdanau_jax.training.optimizer import make_optimizer, make_schedule
+from bahdanau_jax.training.optimizer import make_optimizer, make_schedule, with_plateau_rate
 
 PARAMS = {
     "a": np.array([[1.0, -2.0], [0.5, 3.0]], np.float32),
@@ -51,7 +51,29 @@ def test_known_learning_rates_of_a_run_of_twenty_steps(schedule, warmup, at, exp
     np.testing.assert_allclose(rates(train, 20, at), expected, rtol=1e-6, atol=1e-7)
 
 
-@pytest.mark.parametrize("schedule", ["constant", "linear", "cosine", "inverse_sqrt"])
+@pytest.mark.parametrize(
+    ("epochs", "warmup", "at", "expected"),
+    [
+        # Two steps an epoch: five epochs at the full rate, then half of it for each epoch begun.
+        (10.0, 0, [0, 9, 10, 11, 12, 13, 14, 19], [2, 2, 1, 1, 0.5, 0.5, 0.25, 0.0625]),
+        (10.0, 4, [0, 2, 4, 9, 10, 12], [0, 1, 2, 2, 1, 0.5]),
+        (0.0, 0, [0, 4, 5, 6, 7], [2, 2, 1, 0.5, 0.25]),  # counted by steps, as the run is
+    ],
+)
+def test_halving_counts_in_the_unit_of_the_runs_length(epochs, warmup, at, expected) -> None:
+    train = TrainConfig(schedule="halving", epochs=epochs, warmup_steps=warmup, learning_rate=2.0)
+    train.decay_start = 5.0
+    np.testing.assert_allclose(rates(train, 20, at), expected, rtol=1e-6)
+
+
+def test_halving_by_another_factor_at_another_pace() -> None:
+    train = TrainConfig(schedule="halving", learning_rate=1.0, decay_factor=0.8)
+    train.decay_start, train.decay_every = 4.0, 3.0
+    wanted = [1, 1, 0.8, 0.8, 0.64, 0.512]
+    np.testing.assert_allclose(rates(train, 20, [0, 3, 4, 6, 7, 10]), wanted, rtol=1e-6)
+
+
+@pytest.mark.parametrize("schedule", ["constant", "linear", "cosine", "inverse_sqrt", "halving"])
 @pytest.mark.parametrize("warmup", [0, 5])
 def test_rates_rise_to_the_peak_and_then_never_rise(schedule: str, warmup: int) -> None:
     train = TrainConfig(schedule=schedule, warmup_steps=warmup, learning_rate=0.3)
@@ -106,3 +128,36 @@ def test_an_update_has_the_tree_of_the_parameters() -> None:
         update = updates(TrainConfig(optimizer=optimizer))[0]
         assert jax.tree.structure(update) == jax.tree.structure(PARAMS)
         assert jax.tree.map(np.shape, update) == jax.tree.map(np.shape, PARAMS)
+
+
+def test_decay_of_weights_is_clipped_with_the_gradient_and_leaves_vectors_alone() -> None:
+    train = TrainConfig(optimizer="sgd", learning_rate=1.0, weight_decay=0.5, clip_norm=0.0)
+    update = updates(train)[0]
+    np.testing.assert_allclose(update["a"], -(GRADIENT["a"] + 0.5 * PARAMS["a"]), rtol=1e-6)
+    for name in ("c", "d"):
+        np.testing.assert_allclose(update["b"][name], -GRADIENT["b"][name], rtol=1e-6)
+    train.clip_norm = 1.0
+    assert optax.tree.norm(updates(train)[0]) == pytest.approx(1.0, rel=1e-5)
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "adadelta"])
+def test_epsilon_zero_is_the_optimizers_own(optimizer: str) -> None:
+    size = np.float32({"adam": 1e-6, "adadelta": 1.0}[optimizer])
+    gradient = jax.tree.map(lambda g: g * size, GRADIENT)
+    common = {"optimizer": optimizer, "clip_norm": 0.0}
+    own, same, larger = (
+        jax.tree.leaves(updates(TrainConfig(**common, epsilon=epsilon), gradient=gradient)[0])
+        for epsilon in (0.0, {"adam": 1e-8, "adadelta": 1e-6}[optimizer], 1e-3)
+    )
+    np.testing.assert_array_equal(own[0], same[0])
+    assert np.abs(larger[0] - own[0]).max() > 0.1 * np.abs(own[0]).max()
+
+
+def test_a_plateaus_factor_scales_every_update_after_it() -> None:
+    train = TrainConfig(schedule="plateau", optimizer="adam", learning_rate=0.1)
+    optimizer = make_optimizer(train, 10)
+    state = optimizer.init(PARAMS)
+    full, _ = optimizer.update(GRADIENT, state, PARAMS)
+    less, _ = optimizer.update(GRADIENT, with_plateau_rate(state, np.float32(0.25)), PARAMS)
+    for x, y in zip(jax.tree.leaves(full), jax.tree.leaves(less), strict=True):
+        np.testing.assert_allclose(y, x / 4, rtol=1e-6)

@@ -221,6 +221,38 @@ def test_patience_ends_a_run_that_gets_no_better(trained, tmp_path, monkeypatch)
     assert result_of(tmp_path)["step"] == 5
 
 
+def test_a_plateau_lowers_the_rate_also_across_an_interruption(trained, tmp_path, monkeypatch):
+    config = tiny.config(trained.config.data.source)
+    train = config.train
+    train.schedule, train.warmup_steps, train.learning_rate = "plateau", 0, 0.02
+    train.eval_every, train.log_every, train.checkpoint_every = 10, 5, 9
+    train.decay_patience, train.decay_factor = 0, 0.5
+    evaluate = Evaluator.evaluate
+    monkeypatch.setattr(
+        Evaluator,
+        "evaluate",
+        lambda *args: (evaluate(*args)[0] | {"per": 50.0}, evaluate(*args)[1]),
+    )
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    assert "the learning rate is 0.5 of its schedule's" in quietly(config, whole)
+    rates = {
+        line["step"]: line["train/learning_rate"]
+        for line in read_metrics(whole)
+        if "train/learning_rate" in line
+    }
+    # The first evaluation, after 10 steps, is the best; each one after it halves the rate.
+    for step, rate in rates.items():
+        halvings = max((step - 1) // 10 - 1, 0)
+        assert rate == pytest.approx(0.02 * 0.5**halvings), step
+
+    with monkeypatch.context() as patch:
+        interrupted_at(patch, 33)
+        with pytest.raises(Interruption):
+            quietly(config, parts)
+    assert "resuming from step 27" in quietly(config, parts)
+    assert_same_run(parts, whole)
+
+
 @pytest.mark.parametrize(
     ("higher", "values", "better"),
     [

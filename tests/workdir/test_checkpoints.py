@@ -127,6 +127,14 @@ def test_the_latest_two_and_the_best_are_kept(tmp_path):
     assert list((tmp_path / "writing").iterdir()) == []
 
 
+@pytest.mark.parametrize("keep", [1, 3])
+def test_as_many_of_the_newest_are_kept_as_asked_for(tmp_path, keep):
+    with Checkpoints(tmp_path, keep=keep) as checkpoints:
+        for step in (10, 20, 30, 40):
+            checkpoints.save(step, make_state(step), {}, best=False)
+    assert saved_steps(tmp_path, "latest") == [10, 20, 30, 40][-keep:]
+
+
 def test_parameters_alone_are_read_without_the_optimizers_state(tmp_path):
     with Checkpoints(tmp_path) as checkpoints:
         checkpoints.save(1, make_state(1), {"at": 1}, best=True)
