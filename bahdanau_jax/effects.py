@@ -24,6 +24,11 @@ def ineffective(config: Config) -> dict[str, str]:
     attention = model.attention
     score, kind = f"model.attention.score={attention.score}", data.source.partition(":")[0]
     joint = "data.vocabulary.joint makes one vocabulary of both sides"
+
+    def evaluated(times: int) -> bool:
+        """Whether steps follow so many evaluations; the epochs' length isn't known."""
+        return train.epochs > 0 or times * train.eval_every < train.steps
+
     adam = f"train.optimizer={train.optimizer} has no such mean; use adam"
     halving = f"train.schedule={train.schedule} isn't counted from there; use halving"
     rules = {
@@ -67,14 +72,16 @@ def ineffective(config: Config) -> dict[str, str]:
         "train.beta2": (train.optimizer == "adam", adam),
         "train.epsilon": (train.optimizer != "sgd", "train.optimizer=sgd divides by no root"),
         "train.decay_factor": (
-            train.schedule in ("halving", "plateau"),
-            f"train.schedule={train.schedule} has no factor; use halving or plateau",
+            train.schedule == "halving" or (train.schedule == "plateau" and evaluated(2)),
+            f"train.schedule={train.schedule} lowers no rate here; use halving, or plateau and "
+            "several evaluations",
         ),
         "train.decay_start": (train.schedule == "halving", halving),
         "train.decay_every": (train.schedule == "halving", halving),
         "train.decay_patience": (
-            train.schedule == "plateau",
-            f"train.schedule={train.schedule} doesn't look at evaluations; use plateau",
+            train.schedule == "plateau" and evaluated(2),
+            f"train.schedule={train.schedule} waits for no evaluation here; use plateau and a "
+            "smaller train.eval_every",
         ),
         "train.dropout.annotations": (
             attention.score != "fixed" or model.initial_state == "mean",
@@ -82,7 +89,7 @@ def ineffective(config: Config) -> dict[str, str]:
             "another score",
         ),
         "train.patience": (
-            train.epochs > 0 or train.eval_every < train.steps,
+            evaluated(1),
             f"with train.eval_every={train.eval_every} and train.steps={train.steps} there is one "
             "evaluation, after the last step; lower train.eval_every",
         ),

@@ -289,6 +289,12 @@ def _check_training(config: Config) -> None:
         f"train.warmup_steps={train.warmup_steps} leaves none of train.steps={train.steps} at "
         "the full learning rate; lower it",
     )
+    length, unit = (train.epochs, "epochs") if train.epochs else (train.steps, "steps")
+    _refuse(
+        train.schedule == "halving" and train.decay_start >= length,
+        f"train.decay_start={train.decay_start:g} leaves nothing of train.{unit}={length:g} at a "
+        "lower rate; lower it",
+    )
     for field in ("decay_factor", "decay_every"):
         _refuse(getattr(train, field) == 0, f"train.{field} is 0; raise it")
     characters = config.data.vocabulary.of_target == "characters"

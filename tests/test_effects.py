@@ -43,8 +43,9 @@ VALUES: dict[str, tuple] = {
     "train.batch_tokens": (0, 60, 80),
     "train.accumulate": (1, 2),
 }
-# A run that ends before its last step doesn't show what other fields would do to it.
-NEVER_DRAWN = {"train.patience", "train.max_skipped"}
+# A run that ends before its last step, or whose rate isn't lowered in time, doesn't show what other
+# fields would do to it.
+NEVER_DRAWN = {"train.patience", "train.max_skipped", "train.decay_patience"}
 AT_A_TIME = 16  # fields that are looked at in a configuration
 # What some fields need, and chance alone seldom gives.
 STARTS: tuple[dict[str, Any], ...] = (
@@ -53,6 +54,8 @@ STARTS: tuple[dict[str, Any], ...] = (
     {"model.attention.score": "general"},
     {"evaluation.metrics": "bleu"},
     {"decode.length_penalty": "gnmt", "decode.beam_size": 2},
+    {"train.schedule": "halving"},
+    {"train.schedule": "plateau"},
     {"model.attention.window": "local_p", "model.initial_state": "mean"},
 )
 LANGUAGES = ("source", "target", "third")
@@ -99,6 +102,7 @@ def base(folder) -> Config:
     model.embedding = model.decoder.units = model.attention.units = model.readout_units = 4
     train.steps, train.batch_size, train.log_every = 8, 8, 2
     train.eval_every, train.checkpoint_every = 2, 3
+    train.decay_start, train.decay_patience = 3.0, 0
     return config
 
 

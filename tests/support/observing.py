@@ -37,7 +37,7 @@ from bahdanau_jax.search.beam import search
 from bahdanau_jax.sweeps.tuning import metric_of
 from bahdanau_jax.training.loop import Program, Trainer
 from bahdanau_jax.training.member import Member
-from bahdanau_jax.training.optimizer import make_optimizer
+from bahdanau_jax.training.optimizer import PlateauState, make_optimizer
 from bahdanau_jax.training.step import TrainState, TrainSums, create_state, make_train_step
 from bahdanau_jax.training.train import train_members
 from bahdanau_jax.workdir.checkpoints import Checkpoints
@@ -181,7 +181,8 @@ def _run(config: Config) -> Any:
             refused = str(error).replace(scratch, "")
         rows = without_speed(directory) if (directory / "metrics.jsonl").exists() else []
         result = result_of(directory) if not refused else {}
-        return refused, saved, rows, result, out.getvalue()
+        kept = sorted(path.name for path in directory.glob("checkpoints/*/*"))
+        return refused, saved, kept, rows, result, out.getvalue()
 
 
 # From the quickest to the slowest: the first that differs will do.
@@ -217,7 +218,7 @@ def _counting_program(model: Any, configs: Any, steps: int) -> Program:
 
     def create() -> TrainState:
         zero = jnp.zeros((), jnp.int32)
-        return TrainState(zero, {"updates": zero}, {}, jax.random.key(0))
+        return TrainState(zero, {"updates": zero}, PlateauState(jnp.ones(())), jax.random.key(0))
 
     def step(state: TrainState, batch: Any) -> tuple[TrainState, TrainSums]:
         finite = state.step != NOT_FINITE
