@@ -178,6 +178,12 @@ REFUSED = [
         [{"train.learning_rate": 1e-9}],
     ),
     (
+        {"train.schedule": "halving", "train.epochs": 8.0},
+        ["train.decay_start=8", "train.epochs=8", "lower"],
+        [{"train.decay_start": 7.5}, {"train.epochs": 9.0}],
+    ),
+    ({"train.decay_factor": 0.0}, ["train.decay_factor"], [{"train.decay_factor": 0.1}]),
+    (
         {"train.warmup_steps": 10_000},
         ["train.warmup_steps=10000", "train.steps=10000", "lower"],
         [{"train.warmup_steps": 9_999}],
