@@ -29,7 +29,7 @@ FLOORS = [
     {"evaluation"},
     {"reports"},
     {"training"},
-    {"modes", "sweeps"},
+    {"modes", "sweeps", "interface"},
     {"comparison"},
     {"cli"},
     {"launch", "__main__"},

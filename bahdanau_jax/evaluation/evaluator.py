@@ -82,6 +82,11 @@ class Evaluator:
 
         self._attend = devices.on_devices(attend, outputs=0)
 
+        def nll(params, batch):
+            return model.apply({"params": params}, batch.source, batch.target, method="target_nll")
+
+        self._token_nll = devices.on_devices(nll, outputs=0)
+
     def likelihood(self, params: dict, pairs: TokenStore) -> Likelihood:
         """Computes the likelihood of every pair's target, each exactly once.
 
@@ -108,13 +113,31 @@ class Evaluator:
           The pair's number, and float32[T, S]: row i is the step that predicts target token i.
           End marks are counted on both sides. The longest pairs come first.
         """
+        for number, alignment in self._rows(self._attend, params, pairs):
+            target, source = pairs.target_lengths[number], pairs.source_lengths[number]
+            yield number, alignment[:target, :source]
+
+    def token_log_probabilities(
+        self, params: dict, pairs: TokenStore
+    ) -> Iterator[tuple[int, np.ndarray]]:
+        """Yields every pair's number and log p of its target's tokens, in nats, `float32[T]`.
+
+        Args:
+          params: the model's parameters, replicated.
+          pairs: source and target ids; the target's end mark is one of its T tokens.
+        """
+        for number, nll in self._rows(self._token_nll, params, pairs):
+            yield number, -nll[: pairs.target_lengths[number]]
+
+    def _rows(
+        self, function: Callable, params: dict, pairs: TokenStore
+    ) -> Iterator[tuple[int, np.ndarray]]:
+        """Yields every pair's number and its row of what a function returns for its batch."""
         rows = self._config.decode.batch_size
         for numbers, batch in evaluation_batches(pairs, rows, multiple=jax.device_count()):
-            alignments = np.asarray(self._attend(params, devices.shard(batch)))
-            alignments = alignments.reshape(-1, *alignments.shape[2:])
-            for row, number in enumerate(numbers):
-                target, source = pairs.target_lengths[number], pairs.source_lengths[number]
-                yield int(number), alignments[row, :target, :source]
+            made = np.asarray(function(params, devices.shard(batch)))
+            made = made.reshape(-1, *made.shape[2:])
+            yield from ((int(number), made[row]) for row, number in enumerate(numbers))
 
     def decode(self, params: dict, sources: TokenStore) -> list[Output]:
         """Searches for an output for every source sentence; returns them in the store's order."""
