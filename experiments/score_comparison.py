@@ -15,8 +15,9 @@ Expect: test WER in %, greedy, mean and standard deviation of three seeds: addit
 
 The model has a quarter of the default's units and reads the data one and a half times, so that the
 18 cells are done in half an hour. Its sizes fit every score: dot needs states and annotations of
-one size. `concat` isn't among the scores, since it is `additive` with U_a and W_a in one matrix.
-`uniform` and `fixed` are controls that can't look at one letter rather than another.
+one size. The query is the paper's, s_{i-1}. `concat` isn't among the scores, since it is `additive`
+with U_a and W_a in one matrix. `uniform` and `fixed` are controls that can't look at one letter
+rather than another.
 """
 
 from bahdanau_jax.config import Config
@@ -34,6 +35,7 @@ def get_config() -> Config:
     config = cmudict.get_config()
     model, train = config.model, config.train
     model.embedding = 32
+    model.attention.query = "previous"
     model.encoder.units = 64
     model.decoder.units = 128
     model.attention.units = 64

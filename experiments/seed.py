@@ -4,7 +4,7 @@
 
 Hardware: 2 CPU cores.
 Time: not yet measured.
-Expect: not yet measured; cmudict.py is the same but for the readout and the cell.
+Expect: not yet measured; cmudict.py is the same but for the readout, the query and the cell.
 
 The additive score and the query s_{i-1} are Bahdanau et al.'s. Two things aren't. The output reads
 the new state s_i alone, where the paper's deep output takes s_{i-1}, the word and the context. And
@@ -18,6 +18,7 @@ from experiments import cmudict
 
 def get_config() -> Config:
     config = cmudict.get_config()
+    config.model.attention.query = "previous"
     config.model.gru_reset = "after"
     config.model.readout = "linear"
     return config

@@ -3,11 +3,14 @@
 import html.parser
 import io
 import itertools
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
+import tiny
 
 import bahdanau_jax
 from bahdanau_jax import InputError, load_run, train
@@ -16,6 +19,7 @@ from bahdanau_jax.interface.results import Attended
 from bahdanau_jax.modes.score import score
 from bahdanau_jax.modes.translate import translate
 from bahdanau_jax.workdir.metrics_log import read_result
+from experiments import cmudict
 
 TEXTS = ["fed", "abcabc", " ", "a", "bad"]
 
@@ -146,6 +150,28 @@ def test_importing_the_package_imports_neither_jax_nor_numpy():
     code = "import sys, bahdanau_jax; print({'jax', 'numpy', 'flax'} & {*sys.modules})"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.stdout == "set()\n", done.stderr
+
+
+def test_the_lines_of_the_document_run_one_after_another(trained, tmp_path, monkeypatch, capsys):
+    text = (Path(__file__).parents[2] / "docs/python.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"^```python\n(.*?)^```", text, re.M | re.S)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs/cmudict").symlink_to(trained.directory)
+    (tmp_path / "words.txt").write_text("fed\nbad\n")
+    monkeypatch.setattr(cmudict, "get_config", lambda: tiny.config(trained.config.data.source))
+    names = {}
+    for block in blocks:
+        exec(compile(block, "docs/python.md", "exec"), names)
+    assert len(blocks) == 5
+    assert names["run"].config.model.attention.score == "general"
+    assert names["figures"]["wer"] == run_figures(trained, "dev", beam_size=5)["wer"]
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith(names["hello"].text) and len(lines) > 5
+
+
+def run_figures(trained, split, **decode):
+    return load_run(trained.directory).evaluate(split, **decode)
 
 
 def test_every_name_that_is_promised_is_there():
