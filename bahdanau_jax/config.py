@@ -135,7 +135,8 @@ class TrainConfig:
     batch_tokens: int = 0  # padded tokens of the longer side, over all devices; 0: by sentences
     accumulate: int = 1  # parts of a batch that a device takes one after another, to save memory
     precision: str = "float32"
-    # float32 | bfloat16_storage (annotations and keys) | bfloat16 (these, and every product)
+    # float32 (on every device) | tf32 (products of NVIDIA's GPUs) | default (the device's own) |
+    # bfloat16_storage (annotations and keys) | bfloat16 (these, and every product)
     normalize: str = "tokens"  # what loss and gradient are divided by: tokens | sentences
     optimizer: str = "adam"  # adam | adadelta | sgd
     beta1: float = 0.9  # adam: decay of the gradient's mean

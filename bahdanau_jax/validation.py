@@ -57,7 +57,7 @@ CHOICES = {
     "model.readout": ("maxout", "attentional", "linear"),
     "model.initialization": ("glorot", "paper", "uniform"),
     "model.kernels": ("auto", "reference"),
-    "train.precision": ("float32", "bfloat16_storage", "bfloat16"),
+    "train.precision": ("float32", "tf32", "default", "bfloat16_storage", "bfloat16"),
     "train.optimizer": ("adam", "adadelta", "sgd"),
     "train.normalize": ("tokens", "sentences"),
     "train.schedule": ("constant", "linear", "cosine", "inverse_sqrt", "halving", "plateau"),

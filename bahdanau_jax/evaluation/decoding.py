@@ -15,6 +15,7 @@ from bahdanau_jax.data.token_store import TokenStore
 from bahdanau_jax.data.vocabularies import Vocabularies
 from bahdanau_jax.model.seq2seq import Seq2Seq
 from bahdanau_jax.runtime import devices
+from bahdanau_jax.runtime.precision import precisely
 from bahdanau_jax.search.beam import Hypotheses, Sentences, search
 from bahdanau_jax.special_ids import EOS, PAD
 
@@ -35,15 +36,19 @@ class Output(NamedTuple):
 class Search:
     """A model's search, compiled once a shape."""
 
-    def __init__(self, model: Seq2Seq, config: DecodeConfig, members: int = 0):
+    def __init__(
+        self, model: Seq2Seq, config: DecodeConfig, members: int = 0, precision: str = "float32"
+    ):
         """Compiles nothing yet.
 
         Args:
           model: the model.
           config: beam, penalties and the rest; never changes the model.
           members: models of an ensemble, whose parameters are stacked; 0 for a single model.
+          precision: of products, as `train.precision`.
         """
         self._model, self._config, self._members = model, config, members
+        self._precision = precision
 
     def stream(
         self,
@@ -119,7 +124,7 @@ class Search:
                     record=record,
                 )
 
-            self._functions[key] = devices.on_devices(found, outputs=0)
+            self._functions[key] = devices.on_devices(precisely(found, self._precision), outputs=0)
         return self._functions[key]
 
     @staticmethod

@@ -17,6 +17,7 @@ from bahdanau_jax.evaluation import alignment_measures, metrics
 from bahdanau_jax.evaluation.decoding import Output, Search
 from bahdanau_jax.model.seq2seq import Seq2Seq
 from bahdanau_jax.runtime import devices
+from bahdanau_jax.runtime.precision import precisely
 from bahdanau_jax.special_ids import PAD
 
 NOTHING = Output([], 0.0, np.zeros((0, 1), np.float32), True, 0.0)  # for an empty source
@@ -68,24 +69,27 @@ class Evaluator:
 
         Args:
           model: the model.
-          config: `decode` and `evaluation` are read.
+          config: `decode`, `evaluation` and `train.precision` are read.
           vocabularies: for the text of outputs.
           members: models of an ensemble, whose parameters are stacked; 0 for a single model.
         """
         self.vocabularies = vocabularies
-        self.search = Search(model, config.decode, members)
+        self.search = Search(model, config.decode, members, config.train.precision)
         self._config = config
-        self._eval_step = devices.on_devices(make_eval_step(model), outputs=0)
+        self._eval_step = self._on_devices(make_eval_step(model))
 
         def attend(params, batch):
             return model.apply({"params": params}, batch.source, batch.target)[1]
 
-        self._attend = devices.on_devices(attend, outputs=0)
+        self._attend = self._on_devices(attend)
 
         def nll(params, batch):
             return model.apply({"params": params}, batch.source, batch.target, method="target_nll")
 
-        self._token_nll = devices.on_devices(nll, outputs=0)
+        self._token_nll = self._on_devices(nll)
+
+    def _on_devices(self, function: Callable) -> Callable:
+        return devices.on_devices(precisely(function, self._config.train.precision), outputs=0)
 
     def likelihood(self, params: dict, pairs: TokenStore) -> Likelihood:
         """Computes the likelihood of every pair's target, each exactly once.

@@ -97,7 +97,7 @@ def _scale_by_plateau() -> optax.GradientTransformation:
         del params
         return PlateauState(jnp.ones(()))
 
-    def update(updates: Any, state: PlateauState, params: Any = None) -> tuple[Any, PlateauState]:
+    def update(updates: Any, state: Any, params: Any = None) -> tuple[Any, PlateauState]:
         del params
         return jax.tree.map(lambda u: state.plateau_rate * u, updates), state
 
@@ -110,7 +110,7 @@ def _halving(train: TrainConfig, steps: int) -> optax.Schedule:
     unit = steps / train.epochs if train.epochs else 1.0
     start, every = train.decay_start * unit - train.warmup_steps, train.decay_every * unit
 
-    def rate(step: Array) -> Array:
+    def rate(step: Any) -> Array:
         passed = jnp.floor((step - start) / every) + 1
         return train.learning_rate * train.decay_factor ** jnp.maximum(passed, 0)
 

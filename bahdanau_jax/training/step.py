@@ -3,12 +3,11 @@
 Sums and counts travel between devices; the division by the global count happens once. Averaging
 the devices' own means would weigh tokens by how full their device's rows are.
 
-`train.precision=bfloat16` concerns products and what the model stores of the source: parameters,
-states, gates, softmax, losses, gradients and the optimiser are float32 always, and every product
-adds up in float32.
+`train.precision` concerns products and what the model stores of the source: parameters, states,
+gates, softmax, losses, gradients and the optimiser are float32 always, and every product adds up in
+float32.
 """
 
-import contextlib
 import dataclasses
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -23,6 +22,7 @@ from bahdanau_jax.config import TrainConfig
 from bahdanau_jax.model.dropout import Noise, Rates, example_seeds
 from bahdanau_jax.model.seq2seq import Seq2Seq, initial_params
 from bahdanau_jax.runtime.devices import AXIS
+from bahdanau_jax.runtime.precision import products
 from bahdanau_jax.special_ids import PAD
 
 
@@ -142,15 +142,4 @@ def _sum_of_parts(function: Callable, rows: Any, parts: int) -> Any:
 
 def with_storage(model: Seq2Seq, precision: str) -> Seq2Seq:
     """Returns the model, its keys and annotations stored as `train.precision` says."""
-    return model if precision == "float32" else model.clone(stored="bfloat16")
-
-
-def products(precision: str) -> contextlib.AbstractContextManager:
-    """Returns a context in which JAX traces products as `train.precision` says.
-
-    With bfloat16 both operands of a product are rounded to it, forwards and backwards, and their
-    products are added up in float32.
-    """
-    if precision != "bfloat16":
-        return contextlib.nullcontext()
-    return jax.default_matmul_precision("BF16_BF16_F32")
+    return model.clone(stored="bfloat16") if precision.startswith("bfloat16") else model

@@ -6,11 +6,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from bahdanau_jax import fields
 from bahdanau_jax.config import Config
 from bahdanau_jax.data.batching import Batch, Batcher
 from bahdanau_jax.data.pipeline import open_data
-from bahdanau_jax.model.seq2seq import Seq2Seq
+from bahdanau_jax.data.vocabularies import Vocabularies
+from bahdanau_jax.evaluation import decoding, evaluator
+from bahdanau_jax.model.seq2seq import Seq2Seq, initial_params
 from bahdanau_jax.runtime import devices
+from bahdanau_jax.runtime.precision import precisely
 from bahdanau_jax.training.optimizer import make_optimizer
 from bahdanau_jax.training.step import create_state, make_train_step, with_storage
 from bahdanau_jax.validation import CHOICES
@@ -67,7 +71,7 @@ def test_what_is_carried_and_stored(precision):
         return memory, bound.initial_state(memory)
 
     memory, start = jax.eval_shape(memory_and_start, BATCH.source)
-    stored = jnp.float32 if precision == "float32" else jnp.bfloat16
+    stored = jnp.bfloat16 if precision.startswith("bfloat16") else jnp.float32
     assert memory.annotations.dtype == memory.keys.dtype == stored
     assert memory.final.dtype == start.cells[0][0].dtype == jnp.float32
     new, sums = jax.eval_shape(step, state, devices.shard(BATCH))
@@ -77,8 +81,44 @@ def test_what_is_carried_and_stored(precision):
     assert {*summed, *carried} == {jnp.dtype("float32")}
     products = product_precisions(jax.make_jaxpr(step)(state, devices.shard(BATCH)).jaxpr)
     assert len(products) > 20
-    narrow = ["BF16_BF16_F32" in product for product in products]
-    assert all(narrow) if precision == "bfloat16" else not any(narrow)
+    wanted = {"bfloat16": "BF16_BF16_F32", "tf32": "HIGH", "default": "DEFAULT"}
+    assert all(wanted.get(precision, "HIGHEST") in product for product in products)
+    # `HIGH` is in `HIGHEST` too.
+    assert (precision == "tf32") == all("HIGHEST" not in p and "HIGH" in p for p in products)
+
+
+@pytest.mark.parametrize("precision", CHOICES["train.precision"])
+def test_evaluation_and_search_are_as_exact_as_training_or_more(precision):
+    config = small_config(precision)
+    model = Seq2Seq(config.model, 9, 9)
+    params = jax.eval_shape(lambda: initial_params(model, jax.random.key(0)))
+    wanted = {"tf32": "HIGH", "default": "DEFAULT"}.get(precision, "HIGHEST")
+
+    def products_of(function):
+        traced = precisely(function, precision)
+        return product_precisions(jax.make_jaxpr(traced)(params, BATCH).jaxpr)
+
+    for method in ("target_nll", "__call__"):
+        made = products_of(
+            lambda params, batch, method=method: model.apply(
+                {"params": params}, batch.source, batch.target, method=method
+            )
+        )
+        assert len(made) > 5 and {*made} == {f"(Precision.{wanted}, Precision.{wanted})"}
+
+
+def test_the_evaluator_and_the_search_ask_for_them(monkeypatch, trained):
+    asked = []
+    for module in (evaluator, decoding):
+        monkeypatch.setattr(
+            module, "precisely", lambda function, precision: asked.append(precision) or function
+        )
+    config = fields.with_values(trained.config, {"train.precision": "tf32"})
+    vocabularies = Vocabularies.load(trained.directory / "vocabulary")
+    model = Seq2Seq(config.model, vocabularies.source.size, vocabularies.target.size)
+    made = evaluator.Evaluator(model, config, vocabularies)
+    made.search._compiled(8, 1, False)
+    assert asked == ["tf32"] * 4
 
 
 @pytest.mark.parametrize("score", ["additive", "general"])
