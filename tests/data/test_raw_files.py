@@ -42,14 +42,14 @@ def put(folder, files):
 
 def complaint(place, address="http://127.0.0.1:9/folder"):
     with pytest.raises(InputError) as caught:
-        raw_files.read(raw(address), place)
+        raw_files.read_raw_files(raw(address), place)
     message = str(caught.value)
     assert "\n" not in message
     return message
 
 
 def test_what_is_in_no_directory_is_downloaded_and_nothing_is_left_behind(tmp_path, server, capsys):
-    assert raw_files.read(raw(server.address), tmp_path) == TEXTS
+    assert raw_files.read_raw_files(raw(server.address), tmp_path) == TEXTS
     assert server.asked == list(STORED)
     assert list(tmp_path.iterdir()) == []
     out, err = capsys.readouterr()
@@ -64,7 +64,7 @@ def test_the_variable_names_a_directory_whose_files_may_be_unpacked(
     put(tmp_path / "mine" / "set", files)
     monkeypatch.setenv(raw_files.VARIABLE, str(tmp_path / "mine"))
     put(tmp_path / "downloads" / "manual" / "set", {})  # a later place
-    assert raw_files.read(raw(server.address), tmp_path) == TEXTS
+    assert raw_files.read_raw_files(raw(server.address), tmp_path) == TEXTS
     assert server.asked == []
 
 
@@ -72,16 +72,16 @@ def test_a_directory_of_another_set_goes_on_to_the_next_place(tmp_path, server, 
     (tmp_path / "mine").mkdir()
     monkeypatch.setenv(raw_files.VARIABLE, str(tmp_path / "mine"))
     put(tmp_path / "downloads" / "manual" / "set", TEXTS)
-    assert raw_files.read(raw(server.address), tmp_path) == TEXTS
+    assert raw_files.read_raw_files(raw(server.address), tmp_path) == TEXTS
     assert server.asked == []
 
 
 def test_a_directory_may_hold_what_was_made_of_the_files(tmp_path):
     folder = put(tmp_path / "downloads" / "manual" / "set", {**TEXTS, "table": b"x"})
     derived = {"table": hashlib.sha256(b"x").hexdigest()}
-    assert raw_files.read(raw(), tmp_path, derived) == {"table": b"x"}
+    assert raw_files.read_raw_files(raw(), tmp_path, derived) == {"table": b"x"}
     (folder / "table").unlink()
-    assert raw_files.read(raw(), tmp_path, derived) == TEXTS
+    assert raw_files.read_raw_files(raw(), tmp_path, derived) == TEXTS
 
 
 @pytest.mark.parametrize(
@@ -159,7 +159,7 @@ def test_a_connection_that_breaks_off_leaves_nothing_and_the_next_try_succeeds(t
     assert f"{size:,} of {size + len(serving.CUT):,} bytes came" in message
     assert list(tmp_path.iterdir()) == []
     server["train.de"] = TEXTS["train.de"]
-    assert raw_files.read(raw(server.address), tmp_path) == TEXTS
+    assert raw_files.read_raw_files(raw(server.address), tmp_path) == TEXTS
 
 
 def test_an_endless_file_is_not_read_to_its_end(tmp_path, server, monkeypatch):

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import tensorflow_datasets as tfds
 
-from bahdanau_jax.data.datasets import raw_files
+from bahdanau_jax.data.datasets.raw_files import RawFiles, read_raw_files
 from bahdanau_jax.data.datasets.text_builder import TextBuilder
 from bahdanau_jax.lines import read_lines
 
@@ -64,8 +64,8 @@ class Multi30k(TextBuilder):
     def _split_generators(self, dl_manager: Any) -> dict[str, Iterator[tuple[int, dict]]]:
         del dl_manager  # it would keep the files
         names = [f"{stem}.{language}" for stem in FILES.values() for language in self._languages]
-        contents = raw_files.read(
-            raw_files.RawFiles(
+        contents = read_raw_files(
+            RawFiles(
                 dataset=f"{self.name}/{'-'.join(self._languages)}",
                 folder=self.name,
                 address=ADDRESS,

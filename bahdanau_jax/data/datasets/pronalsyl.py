@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import tensorflow_datasets as tfds
 
-from bahdanau_jax.data.datasets import raw_files
+from bahdanau_jax.data.datasets.raw_files import RawFiles, read_raw_files
 from bahdanau_jax.data.datasets.text_builder import TextBuilder
 
 _COMMIT = "f08d3dfb10b8d619e665a9581d2a327bcc2504f7"
@@ -63,8 +63,8 @@ class Pronalsyl(TextBuilder):
 
     def _split_generators(self, dl_manager: Any) -> dict[str, Iterator[tuple[int, dict]]]:
         del dl_manager  # it would keep the files
-        raw = raw_files.RawFiles(self.name, "cmudict-pronalsyl", ADDRESS, SHA256)
-        contents = raw_files.read(raw, self.data_dir_root, derived=TABLES_SHA256)
+        raw = RawFiles(self.name, "cmudict-pronalsyl", ADDRESS, SHA256)
+        contents = read_raw_files(raw, self.data_dir_root, derived=TABLES_SHA256)
         texts = {name: content.decode("ascii").split("\n") for name, content in contents.items()}
         if "train.tsv" in texts:
             train, dev = table(texts["train.tsv"]), table(texts["dev.tsv"])

@@ -42,7 +42,7 @@ class RawFiles(NamedTuple):
     sha256: Mapping[str, str]
 
 
-def read(
+def read_raw_files(
     raw: RawFiles, prepared_in: os.PathLike[str], derived: Mapping[str, str] | None = None
 ) -> dict[str, bytes]:
     """Returns what each file holds, from the first place that has the folder.
@@ -120,6 +120,8 @@ def download(address: str) -> bytes:
         except urllib.error.HTTPError as error:
             error.close()  # it holds the connection
             blocks.put(OSError(f"HTTP status {error.code}, {error.reason}"))
+        except urllib.error.URLError as error:
+            blocks.put(OSError(flat(error.reason)))
         except Exception as error:
             blocks.put(error)  # raised where somebody waits for it
 
