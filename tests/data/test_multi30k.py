@@ -36,7 +36,7 @@ def server(monkeypatch):
     """A server with a few captions, which the data set takes for its own."""
     sha256 = {name: hashlib.sha256(text).hexdigest() for name, text in TEXTS.items()}
     monkeypatch.setattr(multi30k, "SHA256", sha256)
-    stored = {f"{name}.gz": gzip.compress(text) for name, text in TEXTS.items()}
+    stored = {f"{name}.gz": gzip.compress(text, mtime=0) for name, text in TEXTS.items()}
     with serving.serving(stored) as served:
         monkeypatch.setattr(multi30k, "ADDRESS", served.address)
         yield served
