@@ -5,8 +5,8 @@ r"""Additive and multiplicative scores at 128 to 1,024 units, after Britz et al.
         --sweep=seed=0,1,2 --workdir=runs/britz
     python launch.py --mode=compare --workdir=runs/britz
 
-The first command trains one cell alone: additive, 512 units. The data lie as for multi30k.py; with
-the captions elsewhere, add --config.data.source=text:DIR.
+The first command trains one cell alone: additive, 512 units. The data are those of
+multi30k.py.
 
 Hardware: 2 CPU cores.
 Time: 66 minutes for ten cells with --config.train.epochs=3 --parallel=2, one seed, beside other

@@ -5,8 +5,7 @@
     python launch.py --mode=compare --workdir=runs/length
 
 The first command trains one cell alone, with additive attention. The report of the third draws BLEU
-by source length. The data are Multi30k, English to German, and lie as for multi30k.py; with the
-captions elsewhere, add --config.data.source=text:DIR.
+by source length. The data are those of multi30k.py, English to German.
 
 --config=experiments/length_curve.py:reverse takes the made-up task of reverse.py instead.
 

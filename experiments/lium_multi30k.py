@@ -2,7 +2,7 @@
 
     python launch.py --config=experiments/lium_multi30k.py
 
-The data lie as for multi30k.py.
+The data are those of multi30k.py.
 
 Hardware: one GPU, or 2 CPU cores.
 Time: not yet measured.

@@ -2,7 +2,7 @@
 
     python launch.py --config=experiments/toshniwal_g2p.py
 
-The data lie as for pronalsyl.py, whose header says how to get them.
+The data are those of pronalsyl.py.
 
 Hardware: one GPU.
 Time: not yet measured.

@@ -1,12 +1,14 @@
 import ast
 import importlib
 import re
+import socket
 from pathlib import Path
 
 import pytest
 
 from bahdanau_jax.config import Config
 from bahdanau_jax.data.corpus import Corpus
+from bahdanau_jax.data.datasets.raw_files import VARIABLE
 from bahdanau_jax.errors import InputError
 from bahdanau_jax.fields import from_json, to_json
 from bahdanau_jax.validation import validate
@@ -72,40 +74,29 @@ def test_each_is_short_and_imports_nothing_but_configurations(path):
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_local_data_are_in_a_folder_that_a_header_says_how_to_fill(path):
-    kind, _, place = (
-        importlib.import_module(f"experiments.{path.stem}").get_config().data.source.partition(":")
-    )
-    if kind in ("text", "tsv"):
-        headers = [header(file.read_text(encoding="utf-8"))[0] for file in FILES]
-        assert any(place in text and "https://github.com/" in text for text in headers)
-        assert re.fullmatch(r"data/[\w-]+", place)  # below the folder where the command is given
+def test_none_names_a_place_where_data_lie(path):
+    config = importlib.import_module(f"experiments.{path.stem}").get_config()
+    assert config.data.source.startswith("tfds:")
+    assert config.data.directory == ""
 
 
-def test_data_that_are_not_there_end_in_one_line_that_points_to_the_header(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    config = importlib.import_module("experiments.multi30k").get_config()
-    with pytest.raises(InputError, match="data/multi30k is no directory; the header of an exper"):
+@pytest.mark.parametrize("name", ["multi30k", "pronalsyl"])
+def test_data_that_cannot_be_had_end_in_one_line_with_every_way_to_get_them(
+    name, tmp_path, monkeypatch
+):
+    def offline(*arguments, **options):
+        raise socket.gaierror(-2, "Name or service not known")
+
+    monkeypatch.setattr(socket, "getaddrinfo", offline)
+    monkeypatch.delenv(VARIABLE, raising=False)
+    config = importlib.import_module(f"experiments.{name}").get_config()
+    config.data.directory = str(tmp_path)
+    with pytest.raises(InputError) as caught:
         Corpus(config.data)
-
-
-def test_the_program_for_pronalsyl_divides_words_by_their_hash(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (program,) = re.findall(
-        r"^```python\n(.*?)^```", (ROOT / "docs" / "data.md").read_text("utf-8"), re.M | re.S
-    )
-    folder = Path("Phonetisaurus/test/g014b2b")
-    folder.mkdir(parents=True)
-    (folder / "g014b2b.train").write_text("A\tAH\nB\tB IY \n\nA\tEY\nC\tS IY\n")
-    (folder / "g014b2b.ref").write_text("D\tD IY\n")
-    assert "[:2670]" in program
-    exec(program.replace("[:2670]", "[:1]"), {})
-    made = {path.name: path.read_text() for path in Path("data/cmudict-pronalsyl").iterdir()}
-    assert made == {
-        "train.tsv": "B\tB IY\nC\tS IY\n",
-        "dev.tsv": "A\tAH\tEY\n",
-        "test.tsv": "D\tD IY\n",
-    }
+    message = str(caught.value)
+    assert "\n" not in message
+    for word in ("https://raw.githubusercontent.com/", f"{tmp_path}/downloads/manual/", VARIABLE):
+        assert word in message
 
 
 GOOD = '''"""A title.

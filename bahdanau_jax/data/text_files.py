@@ -89,8 +89,8 @@ def _directory(name: str) -> pathlib.Path:
     path = pathlib.Path(name).expanduser()
     if not path.is_dir():
         raise InputError(
-            f"data.source: {name} is no directory; the header of an experiment's file says how to "
-            "get its data, and --config.data.source=KIND:DIR names another place"
+            f"data.source: {name} is no directory; name the one that has the data by "
+            "--config.data.source=KIND:DIR"
         )
     return path
 

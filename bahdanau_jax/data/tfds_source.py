@@ -128,18 +128,23 @@ def _builder(name: str, directory: str | None) -> "DatasetBuilder":
 
     from bahdanau_jax.data import datasets
 
-    own = {builder.name: builder for builder in datasets.BUILDERS}
-    if name in own:
-        if not _is_prepared(own[name](data_dir=directory)):
-            _prepare(own[name](data_dir=directory))
-        return own[name](data_dir=directory)
-
     base, colon, version = name.partition(":")
-    if base in own and colon:
-        there = str(own[base].VERSION)
-        if version != there:
-            raise InputError(f"tfds:{name}: {base} has no such version; give tfds:{base}:{there}")
-        return _builder(base, directory)
+    base, slash, configuration = base.partition("/")
+    own = {builder.name: builder for builder in datasets.BUILDERS}.get(base)
+    if own is not None:
+        configurations = list(own.builder_configs)
+        names = [f"{base}/{each}" for each in configurations] or [base]
+        if base + slash + configuration not in names:
+            there = " or ".join(f"tfds:{each}" for each in names)
+            raise InputError(f"tfds:{name}: there is no such data set; give {there}")
+        if colon and version != str(own.VERSION):
+            raise InputError(
+                f"tfds:{name}: {base} has no such version; give "
+                f"tfds:{base}{slash}{configuration}:{own.VERSION}"
+            )
+        if not _is_prepared(own(data_dir=directory, config=configuration or None)):
+            _prepare(own(data_dir=directory, config=configuration or None))
+        return own(data_dir=directory, config=configuration or None)
 
     try:
         # With a version given, TFDS looks for prepared files before it looks for a builder's code.

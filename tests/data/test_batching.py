@@ -5,6 +5,7 @@ import pathlib
 import subprocess
 import sys
 
+import given_data
 import numpy as np
 import pytest
 import sentencepiece
@@ -17,7 +18,6 @@ from bahdanau_jax.data.token_store import TokenStore
 from bahdanau_jax.errors import InputError
 from bahdanau_jax.special_ids import EOS, PAD
 
-DATA = pathlib.Path(__file__).parents[3] / "shared" / "data"
 MAX_LENGTH = 12
 quick = settings(max_examples=30, deadline=None)
 
@@ -293,7 +293,7 @@ def test_an_empty_store_gives_no_evaluation_batch():
 
 
 def cmudict_lengths():
-    text = (DATA / "cmudict-pronalsyl" / "train.tsv").read_text("utf-8")
+    text = (given_data.folder("cmudict-pronalsyl") / "train.tsv").read_text("utf-8")
     for line in text.splitlines():
         word, phones = line.split("\t")
         yield len(word), len(phones.split())
@@ -302,7 +302,7 @@ def cmudict_lengths():
 def multi30k_lengths(directory):
     sides = []
     for language in ("en", "de"):
-        text = DATA / "multi30k" / f"train.{language}"
+        text = given_data.folder("multi30k") / f"train.{language}"
         sentencepiece.SentencePieceTrainer.Train(
             input=str(text),
             model_prefix=str(directory / language),
@@ -319,8 +319,6 @@ def multi30k_lengths(directory):
 
 @pytest.mark.parametrize("name", ["cmudict-pronalsyl", "multi30k"])
 def test_nine_of_ten_positions_hold_a_token(name, tmp_path):
-    if not (DATA / name).is_dir():
-        pytest.skip(f"needs ../shared/data/{name}")
     lengths = cmudict_lengths() if name == "cmudict-pronalsyl" else multi30k_lengths(tmp_path)
     store = TokenStore.from_pairs(([5] * source, [5] * target) for source, target in lengths)
     for limits in ({"batch_size": 64}, {"batch_size": 128}, {"batch_tokens": 4096}):

@@ -1,17 +1,14 @@
 import itertools
-import pathlib
 import tracemalloc
 import unicodedata
 
+import given_data
 import pytest
 from parallel_text import text, tsv
 
 from bahdanau_jax.config import DataConfig
 from bahdanau_jax.data.corpus import Corpus, Example, normalize
 from bahdanau_jax.errors import InputError
-
-SHARED = pathlib.Path(__file__).parents[3] / "shared" / "data"
-
 
 PAIR = {"train.de": "eins\nzwei\n", "train.en": "one\ntwo\n"}
 
@@ -163,20 +160,14 @@ def test_reading_holds_a_line_at_a_time(folder):
 
 
 def test_multi30k_reads_as_its_description_says():
-    directory = SHARED / "multi30k"
-    if not directory.is_dir():
-        pytest.skip("../shared/data/multi30k is not there")
-    corpus = text(directory)
+    corpus = text(given_data.folder("multi30k"))
     assert corpus.splits == ("train", "dev", "test_2016_flickr")
     counts = {split: sum(1 for _ in corpus.examples(split)) for split in corpus.splits}
     assert counts == {"train": 29_000, "dev": 1_014, "test_2016_flickr": 1_000}
 
 
 def test_the_pronalsyl_split_reads_as_its_description_says():
-    directory = SHARED / "cmudict-pronalsyl"
-    if not directory.is_dir():
-        pytest.skip("../shared/data/cmudict-pronalsyl is not there")
-    corpus = tsv(directory)
+    corpus = tsv(given_data.folder("cmudict-pronalsyl"))
     assert sum(1 for _ in corpus.pairs()) == 110_611
     assert sum(1 for _ in corpus.examples("dev")) == 2_670
     tests = list(corpus.examples("test"))
