@@ -60,13 +60,13 @@ def build(directory: Path, count: int) -> None:
             source, target = chance.choice(sentences), chance.choice(sentences)
             yield vocabulary.encode(source), vocabulary.encode(target)
 
-    token_store.build(directory, pairs())
+    token_store.build(directory, pairs(), (WORDS + 4, WORDS + 4))
 
 
 def read(directory: Path) -> None:
     before = measuring.resident()
     began = time.perf_counter()
-    store = token_store.open(directory)
+    store = token_store.open(directory, (WORDS + 4, WORDS + 4))
     opened = time.perf_counter() - began
     batcher = Batcher(store, seed=0, batch_size=64, max_length=50)
     batcher.batch(0)

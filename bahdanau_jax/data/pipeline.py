@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import os
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -68,16 +69,19 @@ class Data:
         """
         rule = "words at U+0020"  # ids of another rule aren't read again
         key = digest(repr([rule, *sorted(self.fingerprints("train").items())]).encode())
-        directory = cache_directory() / "tokens" / key
+        stores = cache_directory() / "tokens"
+        token_store.remove_unfinished(stores)
+        source, target = self.vocabularies.source, self.vocabularies.target
+        sizes = (source.size, target.size)
         try:
-            return token_store.open(directory)
-        except StoreError:
+            return token_store.open(stores / key, sizes)
+        except StoreError as error:
+            if os.path.lexists(stores / key):
+                say(f"warning: {stores / key} is damaged ({error}) and is made anew")
             say("turning the training text into ids")
         pairs = self.corpus.pairs()
-        source, target = self.vocabularies.source, self.vocabularies.target
-        store = token_store.build(
-            directory, ((source.encode(s), target.encode(t)) for s, t in pairs)
-        )
+        ids = ((source.encode(s), target.encode(t)) for s, t in pairs)
+        store = token_store.build(stores / key, ids, sizes)
         if pairs.empty:
             say(f"left out for an empty side: {counted(pairs.empty, 'training pair')}")
         return store
