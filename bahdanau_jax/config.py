@@ -85,7 +85,7 @@ class AttentionConfig:
 
 @dataclasses.dataclass
 class ModelConfig:
-    """What is computed; score, query, input feeding and readout are separate on purpose."""
+    """What is computed; score, query, feeding and readout are separate on purpose."""
 
     cell: str = "gru"  # gru | lstm
     gru_reset: str = "before"  # before (Cho 2014, the paper) | after (cuDNN, PyTorch)
@@ -93,7 +93,8 @@ class ModelConfig:
     encoder: EncoderConfig = dataclasses.field(default_factory=EncoderConfig)
     decoder: DecoderConfig = dataclasses.field(default_factory=DecoderConfig)
     attention: AttentionConfig = dataclasses.field(default_factory=AttentionConfig)
-    input_feeding: bool = False  # the attentional vector enters the next step (query = current)
+    feeding: str = "none"  # what enters the next step beside the word, where query = current:
+    # none | context (c_{i-1}) | attentional (Luong's input feeding)
     initial_state: str = "backward"  # backward (the paper) | final | mean | zero
     readout: str = "maxout"  # maxout (the paper) | attentional (Luong) | linear
     readout_units: int = 128  # size of the readout vector (maxout: after pairs are reduced)
@@ -107,6 +108,12 @@ class ModelConfig:
     def annotation_units(self) -> int:
         """C, the size of an annotation: H, or 2H with both directions."""
         return self.encoder.units * (2 if self.encoder.bidirectional else 1)
+
+    @property
+    def fed_units(self) -> int:
+        """The size of what `feeding` hands to the next step; 0 for nothing."""
+        fed = {"none": 0, "context": self.annotation_units, "attentional": self.readout_units}
+        return fed[self.feeding]
 
     @property
     def readout_size(self) -> int:

@@ -40,10 +40,9 @@ def ineffective(config: Config) -> dict[str, str]:
             attention.window == "local_p",
             f"model.attention.window={attention.window} has no Gaussian; use local_p",
         ),
-        "model.input_feeding": (
-            attention.query == "current" and model.readout == "attentional",
-            "there is no attentional vector to hand on; use model.attention.query=current and "
-            "model.readout=attentional",
+        "model.feeding": (
+            attention.query == "current",
+            f"with model.attention.query={attention.query} the state reads c_i itself; use current",
         ),
         "model.readout_units": (
             model.readout != "linear",

@@ -76,7 +76,11 @@ ORIGINS: dict[str, dict[Any, str]] = {
         "intermediate": "the conditional GRU of dl4mt and Nematus (Sennrich et al. 2017)",
         "current": f"{LUONG}, 3",
     },
-    "model.input_feeding": {False: OURS, True: f"{LUONG}, 3.3"},
+    "model.feeding": {
+        "none": OURS,
+        "context": "GroundHog, the code of Bahdanau et al., and google/seq2seq: c_{i-1}",
+        "attentional": f"{LUONG}, 3.3",
+    },
     "model.initial_state": {
         "backward": f"{PAPER}, A.2.2: tanh(W_s ←h_1)",
         "final": f"{OURS}; with one direction Cho et al. 2014: tanh(W_s h_S)",

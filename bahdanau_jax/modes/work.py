@@ -96,7 +96,7 @@ def _decoder(config: ModelConfig) -> int:
         case "intermediate":
             rows = config.embedding + units + context + units
         case _:
-            rows = config.embedding + units + config.input_feeding * config.readout_units
+            rows = config.embedding + units + config.fed_units
     upper = (config.decoder.layers - 1) * 2 * units
     return (rows + upper) * _gates(config, units)
 

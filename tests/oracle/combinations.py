@@ -31,7 +31,7 @@ GROUPS: tuple[dict[str, tuple], ...] = (
     {
         "attention.query": CHOICES["model.attention.query"],
         "readout": CHOICES["model.readout"],
-        "input_feeding": BOTH,
+        "feeding": CHOICES["model.feeding"],
     },
     {
         "encoder.bidirectional": (True, False),

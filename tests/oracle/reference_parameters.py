@@ -116,7 +116,7 @@ def attention_shapes(config: ModelConfig, annotation: int) -> Params:
 
 
 def readout_shapes(config: ModelConfig, annotation: int, target_size: int) -> Params:
-    """Shapes of the readout's arrays, but for W_c, which input feeding needs in the cell."""
+    """Shapes of the readout's arrays, but for W_c, which feeding needs in the cell."""
     H, E, R = config.decoder.units, config.embedding, config.readout_units
     shapes: Params = {"b_w": (target_size,)}
     if not config.tie_embeddings:
@@ -145,8 +145,8 @@ def parameter_shapes(config: ModelConfig, source_size: int, target_size: int) ->
             "cell_0": cell_shapes(config, annotation, H),
         }
     else:
-        fed = config.readout_units if config.input_feeding else 0
-        cell = {"cell_0": cell_shapes(config, E, H, fed)}
+        fed = {"none": 0, "context": annotation, "attentional": config.readout_units}
+        cell = {"cell_0": cell_shapes(config, E, H, fed[config.feeding])}
     for layer in range(1, config.decoder.layers):
         cell[f"cell_{layer}"] = cell_shapes(config, H, H)
     if config.readout == "attentional":
