@@ -44,9 +44,13 @@ def ineffective(config: Config) -> dict[str, str]:
             attention.query == "current",
             f"with model.attention.query={attention.query} the state reads c_i itself; use current",
         ),
+        "model.readout_parts": (
+            model.readout == "tanh",
+            f"model.readout={model.readout} has its own parts; use tanh",
+        ),
         "model.readout_units": (
             model.readout != "linear",
-            "model.readout=linear reads the state as it is; use maxout or attentional",
+            "model.readout=linear reads the state as it is; use maxout, tanh or attentional",
         ),
         "model.residual": (
             max(model.encoder.layers, model.decoder.layers) > 1,

@@ -55,7 +55,8 @@ CHOICES = {
     "model.attention.query": ("previous", "intermediate", "current"),
     "model.feeding": ("none", "context", "attentional"),
     "model.initial_state": ("backward", "final", "mean", "zero"),
-    "model.readout": ("maxout", "attentional", "linear"),
+    "model.readout": ("maxout", "tanh", "attentional", "linear"),
+    "model.readout_parts": ("state_word_context", "state_word", "state_context", "state"),
     "model.initialization": ("glorot", "paper", "uniform"),
     "model.kernels": ("auto", "reference"),
     "train.precision": ("float32", "bfloat16_storage", "bfloat16"),
@@ -221,9 +222,16 @@ def _check_model(model: ModelConfig) -> None:
         f"model.readout=attentional computes; it is {model.readout}",
     )
     _refuse(
-        model.readout == "linear" and attention.query == "current" and model.feeding == "none",
-        "model.readout=linear reads the state alone, and with model.attention.query=current the "
-        "state never sees the context; use attentional or maxout, or model.feeding=context",
+        model.readout != "tanh" and model.readout_parts != "state_word_context",
+        f"model.readout_parts={model.readout_parts} says what model.readout=tanh sums up; with "
+        f"{model.readout} leave it at state_word_context",
+    )
+    without_context = model.readout == "linear" or "context" not in model.readout_parts
+    _refuse(
+        without_context and attention.query == "current" and model.feeding == "none",
+        f"model.readout={model.readout} doesn't read the context here, and with "
+        "model.attention.query=current the state never sees it; use attentional or maxout, "
+        "model.feeding=context, or with tanh model.readout_parts=state_context",
     )
     _refuse(
         model.initial_state == "backward" and not model.encoder.bidirectional,

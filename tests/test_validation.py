@@ -115,6 +115,17 @@ REFUSED = [
         ],
     ),
     (
+        {"model.readout_parts": "state"},
+        ["model.readout_parts=state", "model.readout=tanh", "maxout", "state_word_context"],
+        [{"model.readout": "tanh"}, {"model.readout_parts": "state_word_context"}],
+    ),
+    (
+        {"model.readout": "tanh", "model.readout_parts": "state_word"}
+        | {"model.attention.query": "current"},
+        ["model.readout=tanh", "model.readout_parts=state_context"],
+        [{"model.readout_parts": "state_context"}, {"model.feeding": "context"}],
+    ),
+    (
         {"model.encoder.bidirectional": False},
         ["model.initial_state=backward", "model.encoder.bidirectional=false", "final"],
         [{"model.initial_state": name} for name in ("final", "mean", "zero")],

@@ -288,9 +288,9 @@ def _cell_weights(cell: RecurrentCell) -> decoder_loop.CellWeights:
 class Readout(nn.Module):
     """What of state, context and previous word becomes the vector before the output layer.
 
-    maxout: Bahdanau et al. 2014, appendix A.2.2; linear hands the state on as it is. Luong's
-    attentional vector is computed by the decoder's cell, which may feed it to the next step; here
-    it is handed on.
+    maxout: Bahdanau et al. 2014, appendix A.2.2; tanh: dl4mt and nmtpy; linear hands the state on
+    as it is. Luong's attentional vector is computed by the decoder's cell, which may feed it to the
+    next step; here it is handed on.
 
     Attributes:
       config: the model's configuration.
@@ -299,15 +299,17 @@ class Readout(nn.Module):
     config: ModelConfig
 
     def setup(self):
-        """Declares U_o (state), V_o (word), C_o (context) and b_o for maxout."""
+        """Declares U_o (state), V_o (word), C_o (context) and b_o for maxout and tanh."""
         config = self.config
-        if config.readout != "maxout":
+        if config.readout not in ("maxout", "tanh"):
             return
         init = initialization(config.initialization)
-        wide = 2 * config.readout_units
+        wide = config.readout_units * (2 if config.readout == "maxout" else 1)
         self.U_o = self.param("U_o", init.kernel, (config.decoder.units, wide))
-        self.V_o = self.param("V_o", init.kernel, (config.embedding, wide))
-        self.C_o = self.param("C_o", init.kernel, (config.annotation_units, wide))
+        if config.reads("word"):
+            self.V_o = self.param("V_o", init.kernel, (config.embedding, wide))
+        if config.reads("context"):
+            self.C_o = self.param("C_o", init.kernel, (config.annotation_units, wide))
         self.b_o = self.param("b_o", init.bias, (wide,))
 
     def __call__(
@@ -329,6 +331,12 @@ class Readout(nn.Module):
             return attentional
         if self.config.readout == "linear":
             return state
-        proposal = state @ self.U_o + embedded @ self.V_o + context @ self.C_o
+        proposal = state @ self.U_o
+        if self.config.reads("word"):
+            proposal = proposal + embedded @ self.V_o
+        if self.config.reads("context"):
+            proposal = proposal + context @ self.C_o
         proposal = proposal + jnp.broadcast_to(self.b_o, proposal.shape)
+        if self.config.readout == "tanh":
+            return equations.tanh_readout(proposal)
         return equations.maxout(proposal)

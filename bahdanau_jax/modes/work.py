@@ -106,6 +106,11 @@ def _readout(config: ModelConfig) -> int:
     match config.readout:
         case "maxout":
             return (units + config.embedding + context) * 2 * config.readout_units
+        case "tanh":
+            read = (
+                units + config.embedding * config.reads("word") + context * config.reads("context")
+            )
+            return read * config.readout_units
         case "attentional":
             return (context + units) * config.readout_units
         case _:

@@ -29,7 +29,7 @@ MOMENTS = (
     ("current", "context"),
     ("current", "attentional"),
 )
-READOUTS = ("maxout", "attentional", "linear")
+READOUTS = ("maxout", "attentional", "linear")  # tanh is outside the loop, as maxout is
 
 
 def options(changes: Values) -> Values:

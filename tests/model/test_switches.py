@@ -27,6 +27,7 @@ FIRST = {option: values[0] for group in GROUPS for option, values in group.items
 # What must be on for an option's other values to be possible at all.
 NEEDS: dict[str, dict[str, Any]] = {
     "attention.scale": {"attention.score": "general"},
+    "readout_parts": {"readout": "tanh"},
     "residual": {"encoder.layers": 1, "decoder.layers": 2},
     "attention.renormalize": {"attention.window": "local_p"},
 }

@@ -31,6 +31,7 @@ GROUPS: tuple[dict[str, tuple], ...] = (
     {
         "attention.query": CHOICES["model.attention.query"],
         "readout": CHOICES["model.readout"],
+        "readout_parts": CHOICES["model.readout_parts"],
         "feeding": CHOICES["model.feeding"],
     },
     {

@@ -261,6 +261,13 @@ def decoder_step(
     if config.readout == "maxout":
         t = previous_top if query_moment == "previous" else output
         readout = maxout(params["readout"], t, y, context)
+    elif config.readout == "tanh":  # dl4mt; Britz 2017
+        inside = output @ params["readout"]["U_o"] + params["readout"]["b_o"]
+        if "word" in config.readout_parts:
+            inside = inside + y @ params["readout"]["V_o"]
+        if "context" in config.readout_parts:
+            inside = inside + context @ params["readout"]["C_o"]
+        readout = np.tanh(inside)
     elif config.readout == "attentional":
         readout = attentional_vector(cells["W_c"], context, output)
         fed = readout if config.feeding == "attentional" else fed

@@ -124,6 +124,12 @@ def readout_shapes(config: ModelConfig, annotation: int, target_size: int) -> Pa
     if config.readout == "maxout":
         shapes |= {"U_o": (H, 2 * R), "V_o": (E, 2 * R), "C_o": (annotation, 2 * R)}
         shapes["b_o"] = (2 * R,)
+    if config.readout == "tanh":
+        shapes |= {"U_o": (H, R), "b_o": (R,)}
+        if "word" in config.readout_parts:
+            shapes["V_o"] = (E, R)
+        if "context" in config.readout_parts:
+            shapes["C_o"] = (annotation, R)
     return shapes
 
 
