@@ -85,7 +85,7 @@ class AttentionConfig:
 
 @dataclasses.dataclass
 class ModelConfig:
-    """What is computed; score, query, input feeding and readout are separate on purpose."""
+    """What is computed; score, query, feeding and readout are separate on purpose."""
 
     cell: str = "gru"  # gru | lstm
     gru_reset: str = "before"  # before (Cho 2014, the paper) | after (cuDNN, PyTorch)
@@ -93,9 +93,12 @@ class ModelConfig:
     encoder: EncoderConfig = dataclasses.field(default_factory=EncoderConfig)
     decoder: DecoderConfig = dataclasses.field(default_factory=DecoderConfig)
     attention: AttentionConfig = dataclasses.field(default_factory=AttentionConfig)
-    input_feeding: bool = False  # the attentional vector enters the next step (query = current)
+    feeding: str = "none"  # what enters the next step beside the word, where query = current:
+    # none | context (c_{i-1}) | attentional (Luong's input feeding)
     initial_state: str = "backward"  # backward (the paper) | final | mean | zero
-    readout: str = "maxout"  # maxout (the paper) | attentional (Luong) | linear
+    readout: str = "maxout"  # maxout (the paper) | tanh (of a sum) | attentional (Luong) | linear
+    readout_parts: str = "state_word_context"  # what tanh sums up:
+    # state_word_context | state_word | state_context | state
     readout_units: int = 128  # size of the readout vector (maxout: after pairs are reduced)
     tie_embeddings: bool = False  # W_o is the target embedding transposed
     residual: bool = False  # layers above the first add their input to their output
@@ -107,6 +110,16 @@ class ModelConfig:
     def annotation_units(self) -> int:
         """C, the size of an annotation: H, or 2H with both directions."""
         return self.encoder.units * (2 if self.encoder.bidirectional else 1)
+
+    @property
+    def fed_units(self) -> int:
+        """The size of what `feeding` hands to the next step; 0 for nothing."""
+        fed = {"none": 0, "context": self.annotation_units, "attentional": self.readout_units}
+        return fed[self.feeding]
+
+    def reads(self, part: str) -> bool:
+        """Returns whether the tanh readout reads state, word or context."""
+        return part in self.readout_parts.split("_")
 
     @property
     def readout_size(self) -> int:

@@ -47,14 +47,17 @@ def ineffective(config: Config) -> dict[str, str]:
             attention.window == "local_p",
             f"model.attention.window={attention.window} has no Gaussian; use local_p",
         ),
-        "model.input_feeding": (
-            attention.query == "current" and model.readout == "attentional",
-            "there is no attentional vector to hand on; use model.attention.query=current and "
-            "model.readout=attentional",
+        "model.feeding": (
+            attention.query == "current",
+            f"with model.attention.query={attention.query} the state reads c_i itself; use current",
+        ),
+        "model.readout_parts": (
+            model.readout == "tanh",
+            f"model.readout={model.readout} has its own parts; use tanh",
         ),
         "model.readout_units": (
             model.readout != "linear",
-            "model.readout=linear reads the state as it is; use maxout or attentional",
+            "model.readout=linear reads the state as it is; use maxout, tanh or attentional",
         ),
         "model.residual": (
             max(model.encoder.layers, model.decoder.layers) > 1,

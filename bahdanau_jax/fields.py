@@ -9,6 +9,7 @@
 their complaints each name their own flag.
 """
 
+import contextlib
 import copy
 import dataclasses
 import difflib
@@ -16,7 +17,7 @@ import json
 import math
 import re
 from collections.abc import Mapping
-from typing import Any, TypeVar, get_type_hints
+from typing import Any, NamedTuple, TypeVar, get_type_hints
 
 from bahdanau_jax.config import Config
 from bahdanau_jax.errors import InputError
@@ -29,12 +30,23 @@ T = TypeVar("T")
 Value = str | int | float | bool
 
 
-# Fields that are gone but stand in the config.json of older runs: the values that mean what is
-# computed today, which are dropped on reading, and what is said of any other value.
-GONE: dict[str, tuple[tuple[Any, ...], str]] = {
-    "model.attention.kernel": (
-        ("auto", "xla"),
+class Former(NamedTuple):
+    """How a value that an older run's config.json holds is read today."""
+
+    path: str  # the field that says it today; empty: none does
+    values: tuple[tuple[Value, Value], ...]  # what was written, and what means the same today
+    otherwise: str  # what is said of any other value
+
+
+# By the field's path in those files.
+FORMER = {
+    "model.attention.kernel": Former(
+        "",
+        (("auto", ""), ("xla", "")),
         "no run uses the Pallas kernel any more; set it to auto, which gives the same result",
+    ),
+    "model.input_feeding": Former(
+        "model.feeding", ((False, "none"), (True, "attentional")), "it must be true or false"
     ),
 }
 
@@ -96,7 +108,37 @@ def from_json(text: str) -> Config:
         values = parse_json(text)
     except ValueError as error:
         raise InputError(f"the configuration is not valid JSON ({error})") from error
+    for path in FORMER:
+        _read_former(values, path)
     return _build(Config, values, "")
+
+
+def _read_former(values: Any, path: str) -> None:
+    """Replaces, in nested dictionaries, a value that an older run wrote by today's.
+
+    Raises:
+      InputError: nothing means the same today.
+    """
+    *sections, name = path.split(".")
+    section, former = _section(values, sections), FORMER[path]
+    if name not in section or (path == former.path and type(section[name]) is field_type(path)):
+        return
+    written = section[name]
+    for before, now in former.values:
+        if type(written) is type(before) and written == before:
+            del section[name]
+            if former.path:
+                *sections, name = former.path.split(".")
+                _section(values, sections)[name] = now
+            return
+    raise InputError(f"configuration: {path} is {written!r}, but {former.otherwise}")
+
+
+def _section(values: Any, names: list[str]) -> dict[str, Any]:
+    """Returns a part of nested dictionaries; an empty one where it is absent."""
+    for name in names:
+        values = values.get(name) if isinstance(values, dict) else None
+    return values if isinstance(values, dict) else {}
 
 
 def _build(kind: type[T], values: Any, path: str) -> T:
@@ -107,11 +149,6 @@ def _build(kind: type[T], values: Any, path: str) -> T:
     arguments = {}
     for name, value in values.items():
         full = f"{path}.{name}" if path else name
-        if full in GONE:
-            harmless, remedy = GONE[full]
-            if value not in harmless:
-                raise InputError(f"configuration: {full} is {value!r}, but {remedy}")
-            continue
         if name not in types:
             raise InputError(unknown_field(full))
         if dataclasses.is_dataclass(types[name]):
@@ -132,7 +169,10 @@ def differences(before: dict[str, Any], now: Config) -> dict[str, list[Any]]:
       before: a configuration as `to_dict` returns it; a field that it lacks doesn't count.
       now: the configuration to compare it with.
     """
-    differing, after = {}, to_dict(now)
+    differing, before, after = {}, copy.deepcopy(before), to_dict(now)
+    for path in FORMER:
+        with contextlib.suppress(InputError):  # what nothing means today differs
+            _read_former(before, path)
     for field in field_paths():
         old: Any = before
         new: Any = after

@@ -53,8 +53,10 @@ CHOICES = {
     "model.attention.scale": ("none", "sqrt", "learned"),
     "model.attention.window": ("global", "local_m", "local_p"),
     "model.attention.query": ("previous", "intermediate", "current"),
+    "model.feeding": ("none", "context", "attentional"),
     "model.initial_state": ("backward", "final", "mean", "zero"),
-    "model.readout": ("maxout", "attentional", "linear"),
+    "model.readout": ("maxout", "tanh", "attentional", "linear"),
+    "model.readout_parts": ("state_word_context", "state_word", "state_context", "state"),
     "model.initialization": ("glorot", "paper", "uniform"),
     "model.kernels": ("auto", "reference"),
     "train.precision": ("float32", "tf32", "default", "bfloat16_storage", "bfloat16"),
@@ -219,19 +221,27 @@ def _check_model(model: ModelConfig) -> None:
         "model.attention.window=local_p has; set it to true",
     )
     _refuse(
-        model.input_feeding and attention.query != "current",
-        f"model.input_feeding hands the attentional vector to the next state, which then queries; "
-        f"it needs model.attention.query=current, not {attention.query}",
+        model.feeding != "none" and attention.query != "current",
+        f"model.feeding={model.feeding} hands a vector to the next state, which then queries; it "
+        f"needs model.attention.query=current. With {attention.query} the state reads c_i itself: "
+        "set model.feeding=none",
     )
     _refuse(
-        model.input_feeding and model.readout != "attentional",
-        "model.input_feeding feeds the attentional vector, which only "
+        model.feeding == "attentional" and model.readout != "attentional",
+        "model.feeding=attentional feeds the attentional vector, which only "
         f"model.readout=attentional computes; it is {model.readout}",
     )
     _refuse(
-        model.readout == "linear" and attention.query == "current",
-        "model.readout=linear reads the state alone, and with model.attention.query=current the "
-        "state never sees the context; use attentional or maxout",
+        model.readout != "tanh" and model.readout_parts != "state_word_context",
+        f"model.readout_parts={model.readout_parts} says what model.readout=tanh sums up; with "
+        f"{model.readout} leave it at state_word_context",
+    )
+    without_context = model.readout == "linear" or "context" not in model.readout_parts
+    _refuse(
+        without_context and attention.query == "current" and model.feeding == "none",
+        f"model.readout={model.readout} doesn't read the context here, and with "
+        "model.attention.query=current the state never sees it; use attentional or maxout, "
+        "model.feeding=context, or with tanh model.readout_parts=state_context",
     )
     _refuse(
         model.initial_state == "backward" and not model.encoder.bidirectional,

@@ -141,7 +141,7 @@ def in_their_form(config: Config) -> Config:
     """Returns the toolkits' model: the attentional vector fed to the next state, which asks."""
     config = copy.deepcopy(config)
     model = config.model
-    model.attention.query, model.input_feeding, model.readout = "current", True, "attentional"
+    model.attention.query, model.feeding, model.readout = "current", "attentional", "attentional"
     model.readout_units = model.decoder.units
     return config
 

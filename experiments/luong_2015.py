@@ -52,7 +52,7 @@ def get_config() -> Config:
     model.attention.window = "local_p"
     model.attention.half_width = 10
     model.attention.renormalize = False
-    model.input_feeding = True
+    model.feeding = "attentional"
     model.initial_state = "final"
     model.readout = "attentional"
     model.readout_units = 1000

@@ -28,7 +28,7 @@ SWEEPS = {
         {"model.attention.query": "current"},
         {
             "model.attention.query": "current",
-            "model.input_feeding": True,
+            "model.feeding": "attentional",
             "model.readout": "attentional",
         },
     ]

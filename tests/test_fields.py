@@ -5,7 +5,7 @@ import pytest
 
 from bahdanau_jax.config import Config, ModelConfig
 from bahdanau_jax.errors import InputError
-from bahdanau_jax.fields import field_paths, from_json, to_dict, to_json, unknown_field
+from bahdanau_jax.fields import differences, field_paths, from_json, to_dict, to_json, unknown_field
 
 
 def other_value(value):
@@ -137,3 +137,23 @@ def test_a_field_that_is_gone_is_still_read_where_it_changes_nothing(value):
 def test_a_field_that_is_gone_is_refused_where_it_meant_something_else():
     with pytest.raises(InputError, match=r"model\.attention\.kernel is 'pallas'.* auto"):
         from_json('{"model": {"attention": {"kernel": "pallas"}}}')
+
+
+@pytest.mark.parametrize(("written", "today"), [(False, "none"), (True, "attentional")])
+def test_a_field_that_has_another_name_today_is_read_from_older_runs(written, today):
+    config = Config()
+    config.model.feeding = today
+    recorded = to_dict(config)
+    del recorded["model"]["feeding"]
+    recorded["model"]["input_feeding"] = written
+    assert from_json(json.dumps(recorded)) == config
+    assert differences(recorded, config) == {}
+    other = Config()
+    other.model.feeding = "context"
+    assert differences(recorded, other) == {"model.feeding": [today, "context"]}
+    assert recorded["model"]["input_feeding"] == written
+
+
+def test_a_value_that_an_older_run_cannot_have_written_is_refused():
+    with pytest.raises(InputError, match=r"model\.input_feeding is 1, but .*true or false"):
+        from_json('{"model": {"input_feeding": 1}}')

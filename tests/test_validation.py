@@ -26,7 +26,6 @@ FREE = {
     "model.attention.normalize",
     "model.attention.coverage",
     "model.attention.renormalize",
-    "model.input_feeding",
     "model.tie_embeddings",
     "model.residual",
     "model.layer_norm",
@@ -97,19 +96,34 @@ REFUSED = [
         [{"model.attention.renormalize": True}, {"model.attention.window": "local_p"}],
     ),
     (
-        {"model.input_feeding": True, "model.readout": "attentional"},
-        ["model.input_feeding", "model.attention.query=current", "previous"],
-        [{"model.attention.query": "current"}],
+        {"model.feeding": "attentional", "model.readout": "attentional"},
+        ["model.feeding=attentional", "model.attention.query=current", "previous", "none"],
+        [{"model.attention.query": "current"}, {"model.feeding": "none"}],
     ),
     (
-        {"model.input_feeding": True, "model.attention.query": "current"},
-        ["model.input_feeding", "model.readout=attentional", "maxout"],
+        {"model.feeding": "attentional", "model.attention.query": "current"},
+        ["model.feeding=attentional", "model.readout=attentional", "maxout"],
         [{"model.readout": "attentional"}],
     ),
     (
         {"model.readout": "linear", "model.attention.query": "current"},
         ["model.readout=linear", "model.attention.query=current", "attentional", "maxout"],
-        [{"model.readout": "attentional"}, {"model.readout": "maxout"}],
+        [
+            {"model.readout": "attentional"},
+            {"model.readout": "maxout"},
+            {"model.feeding": "context"},
+        ],
+    ),
+    (
+        {"model.readout_parts": "state"},
+        ["model.readout_parts=state", "model.readout=tanh", "maxout", "state_word_context"],
+        [{"model.readout": "tanh"}, {"model.readout_parts": "state_word_context"}],
+    ),
+    (
+        {"model.readout": "tanh", "model.readout_parts": "state_word"}
+        | {"model.attention.query": "current"},
+        ["model.readout=tanh", "model.readout_parts=state_context"],
+        [{"model.readout_parts": "state_context"}, {"model.feeding": "context"}],
     ),
     (
         {"model.encoder.bidirectional": False},

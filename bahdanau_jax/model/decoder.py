@@ -25,7 +25,7 @@ class DecoderState(NamedTuple):
     cells: tuple[CellState, ...]  # s_i of each layer, the lowest first
     step: Array  # i, int32[]
     coverage: Array | None  # Σ_{k<i} α_kj, float32[B, S], where the score reads it
-    attentional: Array | None  # h̃_{i-1}, float32[B, R], with input feeding
+    fed: Array | None  # c_{i-1}, float32[B, C], or h̃_{i-1}, float32[B, R], by `feeding`
 
 
 class StepOutput(NamedTuple):
@@ -34,7 +34,7 @@ class StepOutput(NamedTuple):
     state: Array  # s_{i-1} or s_i: the one that the readout reads, float32[B, H]
     context: Array  # c_i, float32[B, C]
     alignment: Array  # α_ij, float32[B, S]
-    attentional: Array | None  # h̃_i, float32[B, R], with input feeding
+    attentional: Array | None  # h̃_i, float32[B, R], where it is fed to the next step
 
 
 class AttentionCell(nn.Module):
@@ -59,8 +59,7 @@ class AttentionCell(nn.Module):
                 self.transition = make_cell(config, units, config.embedding)
                 lowest = make_cell(config, units, context)
             case _:
-                fed = config.readout_units if config.input_feeding else 0
-                lowest = make_cell(config, units, config.embedding, context=fed)
+                lowest = make_cell(config, units, config.embedding, context=config.fed_units)
         upper = [make_cell(config, units, units) for _ in range(config.decoder.layers - 1)]
         self.cell = [lowest, *upper]
         if config.readout == "attentional":
@@ -104,15 +103,16 @@ class AttentionCell(nn.Module):
                 context, alignment = self._attend(between[0], memory, state)
                 gates = self.cell[0].project(context)
                 cells = self._layers((between, *state.cells[1:]), gates, None)
-            case _:  # s_i = f(s_{i-1}, [y_{i-1} ; h̃_{i-1}]); c_i from s_i
-                cells = self._layers(state.cells, projected, state.attentional)
+            case _:  # s_i = f(s_{i-1}, [y_{i-1} ; c_{i-1} or h̃_{i-1}]); c_i from s_i
+                cells = self._layers(state.cells, projected, state.fed)
                 context, alignment = self._attend(self._output(cells), memory, state)
         top = self._output(cells)  # s_i
-        attentional = self.attentional(context, top) if config.input_feeding else None
+        attentional = self.attentional(context, top) if config.feeding == "attentional" else None
+        fed = context if config.feeding == "context" else attentional
         coverage = None if state.coverage is None else state.coverage + alignment
         paper = config.attention.query == "previous" and config.readout == "maxout"
         output = StepOutput(before if paper else top, context, alignment, attentional)
-        return DecoderState(cells, state.step + 1, coverage, attentional), output
+        return DecoderState(cells, state.step + 1, coverage, fed), output
 
     def _attend(self, query: Array, memory: Memory, state: DecoderState) -> tuple[Array, Array]:
         return self.attention(query, memory, state.step, state.coverage)
@@ -184,13 +184,13 @@ class Decoder(nn.Module):
                 mean = memory.annotations.astype(dtype).sum(1) / count
                 hidden = [equations.initial_state(mean, W) for W in self.W_s]
         cells = self.attention_cell.cell
-        coverage = attentional = None
+        coverage = fed = None
         if config.attention.coverage:
             coverage = jnp.zeros((batch, source_length), dtype)
-        if config.input_feeding:
-            attentional = jnp.zeros((batch, config.readout_units), dtype)
+        if config.fed_units:
+            fed = jnp.zeros((batch, config.fed_units), dtype)
         states = tuple(cell.initial_state(s) for cell, s in zip(cells, hidden, strict=True))
-        return DecoderState(states, jnp.zeros((), jnp.int32), coverage, attentional)
+        return DecoderState(states, jnp.zeros((), jnp.int32), coverage, fed)
 
     def __call__(self, memory: Memory, embedded: Array) -> StepOutput:
         """Runs over all target words at once (teacher forcing).
@@ -237,19 +237,19 @@ class Decoder(nn.Module):
             case "intermediate":
                 W, b, transition = cell.W, cell.b, _cell_weights(cells.transition)
             case _:
-                W = cell.C if config.input_feeding else None
+                W = cell.C if config.fed_units else None
         weights = decoder_loop.Weights(
             cells.attention.score.weights(),
             _cell_weights(cell),
             W,
             b,
             transition,
-            cells.W_c if config.input_feeding else None,
+            cells.W_c if config.feeding == "attentional" else None,
         )
         steps = decoder_loop.recur(
             config.attention.query,
             weights,
-            (start.cells[0], start.attentional),
+            (start.cells[0], start.fed),
             projected,
             memory.annotations,
             memory.keys,
@@ -262,7 +262,7 @@ class Decoder(nn.Module):
 
     def _complete(self, outputs: StepOutput) -> StepOutput:
         """Adds h̃ where nothing in the loop needed it: one product over all steps."""
-        if self.config.readout != "attentional" or self.config.input_feeding:
+        if self.config.readout != "attentional" or self.config.feeding == "attentional":
             return outputs
         attentional = self.attention_cell.attentional(outputs.context, outputs.state)
         return outputs._replace(attentional=attentional)
@@ -288,9 +288,9 @@ def _cell_weights(cell: RecurrentCell) -> decoder_loop.CellWeights:
 class Readout(nn.Module):
     """What of state, context and previous word becomes the vector before the output layer.
 
-    maxout: Bahdanau et al. 2014, appendix A.2.2; linear hands the state on as it is. Luong's
-    attentional vector is computed by the decoder's cell, which may feed it to the next step; here
-    it is handed on.
+    maxout: Bahdanau et al. 2014, appendix A.2.2; tanh: dl4mt and nmtpy; linear hands the state on
+    as it is. Luong's attentional vector is computed by the decoder's cell, which may feed it to the
+    next step; here it is handed on.
 
     Attributes:
       config: the model's configuration.
@@ -299,15 +299,17 @@ class Readout(nn.Module):
     config: ModelConfig
 
     def setup(self):
-        """Declares U_o (state), V_o (word), C_o (context) and b_o for maxout."""
+        """Declares U_o (state), V_o (word), C_o (context) and b_o for maxout and tanh."""
         config = self.config
-        if config.readout != "maxout":
+        if config.readout not in ("maxout", "tanh"):
             return
         init = initialization(config.initialization)
-        wide = 2 * config.readout_units
+        wide = config.readout_units * (2 if config.readout == "maxout" else 1)
         self.U_o = self.param("U_o", init.kernel, (config.decoder.units, wide))
-        self.V_o = self.param("V_o", init.kernel, (config.embedding, wide))
-        self.C_o = self.param("C_o", init.kernel, (config.annotation_units, wide))
+        if config.reads("word"):
+            self.V_o = self.param("V_o", init.kernel, (config.embedding, wide))
+        if config.reads("context"):
+            self.C_o = self.param("C_o", init.kernel, (config.annotation_units, wide))
         self.b_o = self.param("b_o", init.bias, (wide,))
 
     def __call__(
@@ -329,6 +331,12 @@ class Readout(nn.Module):
             return attentional
         if self.config.readout == "linear":
             return state
-        proposal = state @ self.U_o + embedded @ self.V_o + context @ self.C_o
+        proposal = state @ self.U_o
+        if self.config.reads("word"):
+            proposal = proposal + embedded @ self.V_o
+        if self.config.reads("context"):
+            proposal = proposal + context @ self.C_o
         proposal = proposal + jnp.broadcast_to(self.b_o, proposal.shape)
+        if self.config.readout == "tanh":
+            return equations.tanh_readout(proposal)
         return equations.maxout(proposal)

@@ -213,6 +213,18 @@ def maxout(proposal: Array) -> Array:
     return jnp.maximum(*jnp.split(proposal, 2, axis=-1))
 
 
+def tanh_readout(proposal: Array) -> Array:
+    """Returns t_i = tanh(U_o s_i [+ V_o E y_{i-1}] [+ C_o c_i] + b_o), `float32[..., R]`.
+
+    The output of dl4mt's and nmtpy's decoders; with state and context alone that of Britz et al.
+    2017.
+
+    Args:
+      proposal: what is inside the tanh, `float32[..., R]`.
+    """
+    return jnp.tanh(proposal)
+
+
 def attentional_vector(proposal: Array) -> Array:
     """Returns h̃_i = tanh(W_c [c_i ; s_i]) (Luong et al. 2015, Equation 5), `float32[..., R]`.
 

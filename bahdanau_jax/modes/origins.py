@@ -76,7 +76,11 @@ ORIGINS: dict[str, dict[Any, str]] = {
         "intermediate": "the conditional GRU of dl4mt and Nematus (Sennrich et al. 2017)",
         "current": f"{LUONG}, 3",
     },
-    "model.input_feeding": {False: OURS, True: f"{LUONG}, 3.3"},
+    "model.feeding": {
+        "none": OURS,
+        "context": "GroundHog, the code of Bahdanau et al., and google/seq2seq: c_{i-1}",
+        "attentional": f"{LUONG}, 3.3",
+    },
     "model.initial_state": {
         "backward": f"{PAPER}, A.2.2: tanh(W_s ←h_1)",
         "final": f"{OURS}; with one direction Cho et al. 2014: tanh(W_s h_S)",
@@ -85,8 +89,15 @@ ORIGINS: dict[str, dict[Any, str]] = {
     },
     "model.readout": {
         "maxout": f"{PAPER}, A.2.2: U_o s_{{i-1}} + V_o E y_{{i-1}} + C_o c_i, by pairs",
+        "tanh": "dl4mt and nmtpy: tanh(U_o s_i + V_o E y_{i-1} + C_o c_i)",
         "attentional": f"{LUONG}, Equation 5: tanh(W_c [c ; s])",
         "linear": "many tutorials: softmax(W_o s_i)",
+    },
+    "model.readout_parts": {
+        "state_word_context": "dl4mt and nmtpy",
+        "state_word": OURS,
+        "state_context": "google/seq2seq (Britz et al. 2017)",
+        "state": "nmtpytorch's simple output",
     },
     "model.readout_units": {500: f"{PAPER}, A.2.3: l", 1000: f"{LUONG}, 4.1"},
     "model.tie_embeddings": {False: NONE, True: "Press and Wolf 2017"},

@@ -96,7 +96,7 @@ def _decoder(config: ModelConfig) -> int:
         case "intermediate":
             rows = config.embedding + units + context + units
         case _:
-            rows = config.embedding + units + config.input_feeding * config.readout_units
+            rows = config.embedding + units + config.fed_units
     upper = (config.decoder.layers - 1) * 2 * units
     return (rows + upper) * _gates(config, units)
 
@@ -106,6 +106,11 @@ def _readout(config: ModelConfig) -> int:
     match config.readout:
         case "maxout":
             return (units + config.embedding + context) * 2 * config.readout_units
+        case "tanh":
+            read = (
+                units + config.embedding * config.reads("word") + context * config.reads("context")
+            )
+            return read * config.readout_units
         case "attentional":
             return (context + units) * config.readout_units
         case _:

@@ -72,7 +72,7 @@ FORMS: dict[str, dict[str, Any]] = {
     "luong": {
         "cell": "lstm",
         "attention": {"score": "general", "query": "current", "window": "local_m"},
-        "input_feeding": True,
+        "feeding": "attentional",
         "readout": "attentional",
         "decoder": DecoderConfig(units=5, layers=2),
         "residual": True,
@@ -132,9 +132,9 @@ def test_initial_states_equal_the_oracle(kind: str, bidirectional: bool) -> None
 
 def test_the_first_state_holds_empty_records_of_what_is_configured() -> None:
     paper, luong, conditional = (case(name).steps()[0][0] for name in FORMS)
-    assert paper.coverage is None and paper.attentional is None and paper.step == 0
-    assert luong.coverage is None and conditional.attentional is None
-    np.testing.assert_array_equal(present(luong.attentional), np.zeros((ROWS, 7)))
+    assert paper.coverage is None and paper.fed is None and paper.step == 0
+    assert luong.coverage is None and conditional.fed is None
+    np.testing.assert_array_equal(present(luong.fed), np.zeros((ROWS, 7)))
     np.testing.assert_array_equal(present(conditional.coverage), np.zeros((ROWS, POSITIONS)))
 
 
@@ -155,7 +155,7 @@ def test_input_feeding_hands_on_the_attentional_vector() -> None:
         expected = np.tanh(np.concatenate([output.context, output.state], axis=-1) @ W_c)
         attentional = present(output.attentional)
         np.testing.assert_allclose(attentional, expected, rtol=1e-5, atol=1e-6)
-        np.testing.assert_array_equal(present(state.attentional), attentional)
+        np.testing.assert_array_equal(present(state.fed), attentional)
     deaf = jax.tree.map(lambda leaf: leaf, made.params)
     deaf["attention_cell"]["cell_0"]["C"] = 0 * deaf["attention_cell"]["cell_0"]["C"]
     _, others = made.steps(params=deaf)

@@ -156,7 +156,7 @@ VARIANTS = {
     "luong": {
         "cell": "lstm",
         "attention": {"score": "general", "query": "current", "window": "local_p"},
-        "input_feeding": True,
+        "feeding": "attentional",
         "readout": "attentional",
         "initial_state": "zero",
         "decoder": DecoderConfig(units=4, layers=2),
@@ -235,10 +235,10 @@ def test_the_papers_readout_takes_the_state_before_and_luongs_this_step() -> Non
 
 def test_input_feeding_hands_on_the_attentional_vector() -> None:
     attention = {"query": "current"}
-    config = small(attention=attention, input_feeding=True, readout="attentional")
+    config = small(attention=attention, feeding="attentional", readout="attentional")
     params = random_model(config)
     logits, _ = decode(config, params)
-    without = dataclasses.replace(config, input_feeding=False)
+    without = dataclasses.replace(config, feeding="none")
     plain, _ = decode(without, params)
     np.testing.assert_array_equal(logits[0, 0], plain[0, 0])  # h~ starts at zero
     assert not np.allclose(logits[0, 1], plain[0, 1])

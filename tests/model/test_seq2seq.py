@@ -29,7 +29,7 @@ MODELS = {  # as the literature names them, in tiny sizes
         "decoder": DecoderConfig(units=5, layers=3),  # with two, "below" and "lowest" are one
         "residual": True,
         "attention": {"score": "general", "query": "current", "window": "local_p"},
-        "input_feeding": True,
+        "feeding": "attentional",
         "readout": "attentional",
         "initial_state": "final",
         "initialization": "uniform",

@@ -1,6 +1,8 @@
-"""Every boolean of the model changes what it computes, wherever validate() takes both its values.
+"""Every boolean and every choice of the model changes what it computes.
 
-A residual connection, say, must not be there for one moment of the query and be lost for another.
+A boolean does so wherever validate() takes both its values: a residual connection, say, must not be
+there for one moment of the query and be lost for another. A choice does so in one form of the model
+that takes it.
 """
 
 import functools
@@ -22,12 +24,21 @@ from bahdanau_jax.special_ids import BOS
 SOURCE = np.array([[4, 5, 6, 7, 2], [5, 4, 2, 0, 0]])
 TARGET = np.array([[6, 4, 7], [5, 8, 2]])
 FIRST = {option: values[0] for group in GROUPS for option, values in group.items()}
-# What must be on for a boolean to be possible at all.
-NEEDS = {
+# What must be on for an option's other values to be possible at all.
+NEEDS: dict[str, dict[str, Any]] = {
+    "attention.scale": {"attention.score": "general"},
+    "readout_parts": {"readout": "tanh"},
     "residual": {"encoder.layers": 1, "decoder.layers": 2},
     "attention.renormalize": {"attention.window": "local_p"},
 }
 SWITCHES = tuple(option for option, value in FIRST.items() if isinstance(value, bool))
+CHOSEN = tuple(
+    (option, value)
+    for group in GROUPS
+    for option, values in group.items()
+    for value in values[1:]
+    if option not in SWITCHES
+)
 FORMS = tuple(itertools.product(GROUPS[1]["attention.query"], GROUPS[1]["readout"]))
 
 
@@ -76,3 +87,15 @@ def test_a_switch_changes_the_logits(switch, query, readout) -> None:
     if not (allowed(build(off)) and allowed(build(on))):
         pytest.skip("one of the two is refused")
     assert not np.allclose(of_form(tuple(off.items())), of_form(tuple(on.items())), atol=1e-4)
+
+
+@pytest.mark.parametrize(("option", "value"), CHOSEN)
+def test_a_choice_changes_the_logits(option: str, value: Any) -> None:
+    pairs = []
+    for query, readout in FORMS:
+        form = {"attention.query": query, "readout": readout, **NEEDS.get(option, {})}
+        first = {**combinations.joined([FIRST | form]), option: FIRST[option]}
+        pairs.append((first, {**first, option: value}))
+    first, other = next(pair for pair in pairs if all(allowed(build(values)) for values in pair))
+    one, two = of_form(tuple(first.items())), of_form(tuple(other.items()))
+    assert one.shape != two.shape or not np.allclose(one, two, atol=1e-4)

@@ -31,7 +31,8 @@ GROUPS: tuple[dict[str, tuple], ...] = (
     {
         "attention.query": CHOICES["model.attention.query"],
         "readout": CHOICES["model.readout"],
-        "input_feeding": BOTH,
+        "readout_parts": CHOICES["model.readout_parts"],
+        "feeding": CHOICES["model.feeding"],
     },
     {
         "encoder.bidirectional": (True, False),

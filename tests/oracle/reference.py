@@ -31,7 +31,7 @@ class DecoderState:
     hidden: list[np.ndarray]  # s of each layer, [H]
     memory: list[np.ndarray]  # m of each layer, [H]; stays 0 in a GRU
     coverage: np.ndarray  # [S], sum of the alignments so far
-    attentional: np.ndarray  # [R], Luong's h~ of the step before; 0 at the start
+    fed: np.ndarray  # c [C] or Luong's h~ [R] of the step before, as configured; 0 at the start
 
 
 def recur(params: Params, config: ModelConfig, inputs: np.ndarray) -> np.ndarray:
@@ -101,7 +101,8 @@ def initial_state(params: Params, config: ModelConfig, annotations: np.ndarray) 
             v = annotations.sum(axis=0) / max(len(annotations), 1)
         hidden = [np.tanh(v @ params["initial_state"][f"W_s_{layer}"]) for layer in layers]
     memory = [np.zeros(units) for _ in layers]
-    return DecoderState(hidden, memory, np.zeros(len(annotations)), np.zeros(config.readout_units))
+    fed = np.zeros(annotations.shape[1] if config.feeding == "context" else config.readout_units)
+    return DecoderState(hidden, memory, np.zeros(len(annotations)), fed)
 
 
 def energy(params: Params, attention: AttentionConfig, query, annotation, past: float) -> float:
@@ -252,21 +253,29 @@ def decoder_step(
         advance("cell_0", 0, context)
         output = upper_layers()
     else:
-        advance("cell_0", 0, y, state.attentional if config.input_feeding else None)
+        advance("cell_0", 0, y, state.fed if config.feeding != "none" else None)
         output = upper_layers()
         alignment, context = attend_with(output)
 
-    attentional = state.attentional
+    fed = context if config.feeding == "context" else state.fed
     if config.readout == "maxout":
         t = previous_top if query_moment == "previous" else output
         readout = maxout(params["readout"], t, y, context)
+    elif config.readout == "tanh":  # dl4mt; Britz 2017
+        inside = output @ params["readout"]["U_o"] + params["readout"]["b_o"]
+        if "word" in config.readout_parts:
+            inside = inside + y @ params["readout"]["V_o"]
+        if "context" in config.readout_parts:
+            inside = inside + context @ params["readout"]["C_o"]
+        readout = np.tanh(inside)
     elif config.readout == "attentional":
-        readout = attentional = attentional_vector(cells["W_c"], context, output)
+        readout = attentional_vector(cells["W_c"], context, output)
+        fed = readout if config.feeding == "attentional" else fed
     else:
         readout = output
     W_o = params["target_embedding"].T if config.tie_embeddings else params["readout"]["W_o"]
     logits = readout @ W_o + params["readout"]["b_w"]
-    after = DecoderState(hidden, memory, state.coverage + alignment, attentional)
+    after = DecoderState(hidden, memory, state.coverage + alignment, fed)
     return after, logits, alignment, context
 
 

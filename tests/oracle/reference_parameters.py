@@ -116,7 +116,7 @@ def attention_shapes(config: ModelConfig, annotation: int) -> Params:
 
 
 def readout_shapes(config: ModelConfig, annotation: int, target_size: int) -> Params:
-    """Shapes of the readout's arrays, but for W_c, which input feeding needs in the cell."""
+    """Shapes of the readout's arrays, but for W_c, which feeding needs in the cell."""
     H, E, R = config.decoder.units, config.embedding, config.readout_units
     shapes: Params = {"b_w": (target_size,)}
     if not config.tie_embeddings:
@@ -124,6 +124,12 @@ def readout_shapes(config: ModelConfig, annotation: int, target_size: int) -> Pa
     if config.readout == "maxout":
         shapes |= {"U_o": (H, 2 * R), "V_o": (E, 2 * R), "C_o": (annotation, 2 * R)}
         shapes["b_o"] = (2 * R,)
+    if config.readout == "tanh":
+        shapes |= {"U_o": (H, R), "b_o": (R,)}
+        if "word" in config.readout_parts:
+            shapes["V_o"] = (E, R)
+        if "context" in config.readout_parts:
+            shapes["C_o"] = (annotation, R)
     return shapes
 
 
@@ -145,8 +151,8 @@ def parameter_shapes(config: ModelConfig, source_size: int, target_size: int) ->
             "cell_0": cell_shapes(config, annotation, H),
         }
     else:
-        fed = config.readout_units if config.input_feeding else 0
-        cell = {"cell_0": cell_shapes(config, E, H, fed)}
+        fed = {"none": 0, "context": annotation, "attentional": config.readout_units}
+        cell = {"cell_0": cell_shapes(config, E, H, fed[config.feeding])}
     for layer in range(1, config.decoder.layers):
         cell[f"cell_{layer}"] = cell_shapes(config, H, H)
     if config.readout == "attentional":

@@ -11,7 +11,7 @@ MODELS: dict[str, dict[str, Any]] = {
         "cell": "lstm",
         "decoder": DecoderConfig(units=5, layers=2),
         "attention": {"score": "general", "query": "current", "window": "local_m"},
-        "input_feeding": True,
+        "feeding": "attentional",
         "readout": "attentional",
     },
     "conditional": {

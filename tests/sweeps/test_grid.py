@@ -56,7 +56,7 @@ def test_zip_pairs_and_refuses_unequal_numbers(base):
         ("train.learning_rate=1e-4..1e-2:log5", "train.learning_rate", None),
         ("dropout.readout=0..0.4:5", "train.dropout.readout", [0.0, 0.1, 0.2, 0.3, 0.4]),
         ("steps=100..1000:log3", "train.steps", [100, 316, 1000]),
-        ("input_feeding=true,FALSE", "model.input_feeding", [True, False]),
+        ("residual=true,FALSE", "model.residual", [True, False]),
         ("data.source=tsv:../a..b:3", "data.source", ["tsv:../a..b:3"]),
         ("target_kind=,words", "data.vocabulary.target_kind", ["", "words"]),
     ],

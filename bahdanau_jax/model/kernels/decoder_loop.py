@@ -47,10 +47,12 @@ class Weights(NamedTuple):
 
     score: ScoreWeights
     cell: CellWeights
-    W: Array | None  # from what the loop feeds the cell: c_i or h̃_{i-1}; float32[…, gates * H]
+    W: (
+        Array | None
+    )  # from what the loop feeds the cell: c_i, c_{i-1} or h̃_{i-1}; float32[…, gates * H]
     b: Array | None  # intermediate: the cell's bias, which has no other input; float32[gates * H]
     transition: CellWeights | None  # intermediate: the cell that reads the word
-    W_c: Array | None  # input feeding, float32[C + H, R]
+    W_c: Array | None  # where h̃_{i-1} is fed, float32[C + H, R]
 
 
 class Steps(NamedTuple):
@@ -59,7 +61,7 @@ class Steps(NamedTuple):
     state: Array  # s_i, float32[T, B, H]
     context: Array  # c_i, float32[T, B, C]
     alignment: Array  # α_ij, float32[T, B, S]
-    attentional: Array | None  # h̃_i, float32[T, B, R], with input feeding
+    attentional: Array | None  # h̃_i, float32[T, B, R], where it is fed
 
 
 def recur(
@@ -76,7 +78,8 @@ def recur(
     Args:
       query: previous | intermediate | current.
       weights: the parameters.
-      start: (s_0,) or an LSTM's (s_0, memory), `float32[B, H]` each; and h̃_0, `float32[B, R]`.
+      start: (s_0,) or an LSTM's (s_0, memory), `float32[B, H]` each; and what is fed to the first
+        step, c_0, `float32[B, C]`, or h̃_0, `float32[B, R]`.
       projected: the words' part of the gates, `float32[T, B, gates * H]`.
       annotations: h_j, `float32[B, S, C]`.
       keys: what the score computes of them, `float32[B, S, A]`.
@@ -156,9 +159,11 @@ def _loop(query, weights, matrices, annotations, keys, mask, taps, inside, start
             state = advance(weights.cell, "cell", state, inputs, product("cell", state[0]))
             attended = product("W_a", state[0]) if "W_a" in matrices else state[0]
             context, alignment = attend(attended, taps, factors)
-            if fed is not None:
+            if "W_c" in matrices:
                 both = jnp.concatenate([context, state[0]], axis=1)
                 attentional = fed = equations.attentional_vector(product("W_c", both))
+            elif fed is not None:
+                fed = context
         else:
             if query == "intermediate":
                 recurrent = product("transition", state[0])
@@ -185,7 +190,9 @@ def _backward(query, saved, cotangents):
     if query == "current":
         factors |= {"cell": before, "W_a": steps.state}
         if fed is not None:
-            factors["W"] = jnp.concatenate([fed[None], steps.attentional[:-1]])
+            handed_on = steps.context if weights.W_c is None else steps.attentional
+            factors["W"] = jnp.concatenate([fed[None], handed_on[:-1]])
+        if weights.W_c is not None:
             factors["W_c"] = jnp.concatenate([steps.context, steps.state], axis=2)
     else:
         factors["transition" if query == "intermediate" else "state"] = before
