@@ -113,18 +113,19 @@ import signal, sys
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background ignores it
 from pathlib import Path
 sys.path.insert(0, {root!r})
+from bahdanau_jax.runtime.signals import Stopped
 from bahdanau_jax.sweeps.executors import Job, run_local
 code = "import os, time; print(os.getpid(), flush=True); time.sleep(60)"
 job = Job("cell", [sys.executable, "-S", "-c", code], Path({cell!r}))
 try:
     list(run_local([job], 1, lambda job: None))
-except KeyboardInterrupt:
-    sys.exit(7)
+except Stopped as stop:
+    sys.exit(stop.status)
 """
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the parent's death is seen on Linux only")
-@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGKILL])
 def test_no_cell_outlives_its_sweep(tmp_path, how):
     cell = tmp_path / "cell"
     code = SWEEPER.format(root=str(Path(__file__).parents[2]), cell=str(cell))
@@ -135,7 +136,7 @@ def test_no_cell_outlives_its_sweep(tmp_path, how):
         assert sweeper.poll() is None
     pid = int(log.read_text())
     sweeper.send_signal(how)
-    assert sweeper.wait(20) == (-how if how == signal.SIGKILL else 7)
+    assert sweeper.wait(20) == (-how if how == signal.SIGKILL else 128 + how)
     for _ in range(500):
         try:
             # It is nobody's child here; a zombie of another parent counts as gone.
