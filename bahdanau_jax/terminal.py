@@ -31,13 +31,13 @@ class _Stream(io.FileIO):
     def write(self, data: Any, /) -> int:
         """Writes bytes; returns how many of them were written, or are lost."""
         try:
-            written = super().write(data)
+            # None where a pipe is full that doesn't block.
+            written: Any = super().write(data)
         except OSError as error:
             if not self.forgiving:
                 error.filename = "standard output"
                 raise
             written = None
-        # Nothing is written where a pipe is full that doesn't block.
         return len(data) if written is None and self.forgiving else written
 
 
