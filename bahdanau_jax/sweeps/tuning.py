@@ -297,18 +297,20 @@ def _train(
         return False, 0
     job = Job(made.name, sweep.cell_command(command, made, directory), place)
     process = executors.start(job, [], [])
-    reported = 0
+    # Of a trial that is taken up again, the study knows some already.
+    reported = set(trial.study.get_trials(deepcopy=False)[trial.number].intermediate_values)
     try:
         while True:
             status = process.poll()
             # Whoever ends everything ends the trial's process, too, and it hasn't failed.
             notice.check()
             evaluations = _evaluations(place, tuning.metric)
-            for step, value in evaluations[reported:]:
+            new = [(step, value) for step, value in evaluations if step not in reported]
+            for step, value in new:
                 trial.report(value, step)
-            if len(evaluations) > reported and status is None and trial.should_prune():
+            if new and status is None and trial.should_prune():
                 return True, 0
-            reported = len(evaluations)
+            reported.update(step for step, _ in new)
             if status is not None:
                 return False, status
             with notice.raising():
