@@ -4,9 +4,8 @@ The same as the command `bahdanau_jax`, for a checkout that isn't installed.
 """
 
 import sys
-from pathlib import Path
 
 from bahdanau_jax.cli.main import main
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv, Path(__file__)))
+    sys.exit(main(sys.argv, __file__))

@@ -1,9 +1,12 @@
 """What a user sees while a run goes on: stages in plain words, and one live line of training.
 
-Everything goes to standard error; standard output is for results.
+All of it goes to standard error; standard output is for results. Whatever is printed goes through
+the streams that `take_streams` makes, which say how much its loss matters.
 """
 
 import collections
+import contextlib
+import io
 import os
 import sys
 import time
@@ -14,6 +17,82 @@ PLAIN_INTERVAL = 10.0  # seconds between two lines where there is no terminal
 WINDOW = 30.0  # seconds over which speed is averaged
 MARK = 0.5  # seconds between two marks within the window
 FIRST = 0.25  # seconds after which a counter shows itself on a terminal
+
+
+class _Stream(io.FileIO):
+    """Standard output or standard error.
+
+    Attributes:
+      forgiving: whether what can't be written is lost without a word.
+    """
+
+    forgiving = False
+
+    def write(self, data: Any, /) -> int:
+        """Writes bytes; returns how many of them were written, or are lost."""
+        try:
+            # None where a pipe is full that doesn't block.
+            written: Any = super().write(data)
+        except OSError as error:
+            if not self.forgiving:
+                error.filename = "standard output"
+                raise
+            written = None
+        return len(data) if written is None and self.forgiving else written
+
+
+def take_streams() -> None:
+    """Makes the streams of this process such that printing can't hurt.
+
+    - What a stream's encoding lacks is spelt out, as a code point.
+    - A standard error that is full, closed or read by nobody loses what it can't take. A standard
+      output does after `forgive_output`, and fails before.
+    - A closed stream's descriptor is taken: the next file opened would get it, and whatever prints
+      would write into that file.
+
+    Streams that something else has put there, as a notebook does, stay.
+    """
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        with contextlib.suppress(OSError):
+            os.fstat(number)
+            continue
+        # Not to be written to, so that writing fails as it does where nothing is.
+        os.open(os.devnull, os.O_RDONLY)
+        if name == "stdin":
+            sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115
+    sys.stdout = _taken(sys.stdout, 1)
+    sys.stderr = _taken(sys.stderr, 2)
+    _forgive(sys.stderr)
+
+
+def forgive_output() -> None:
+    """Has standard output lose what it can't take, where files hold all that it says."""
+    _forgive(sys.stdout)
+
+
+def _taken(stream: Any, number: int) -> Any:
+    """Returns a stream in the place of `stream`, which is that of a descriptor if it is None."""
+    if stream is not None:
+        try:
+            if stream.fileno() != number:
+                return stream
+        except (OSError, ValueError, AttributeError):
+            return stream
+        with contextlib.suppress(OSError):
+            stream.flush()
+    return io.TextIOWrapper(
+        io.BufferedWriter(_Stream(number, "w", closefd=False)),
+        encoding=getattr(stream, "encoding", "utf-8"),
+        errors="backslashreplace",
+        line_buffering=getattr(stream, "line_buffering", number == 2),
+        write_through=getattr(stream, "write_through", False),
+    )
+
+
+def _forgive(stream: Any) -> None:
+    raw = getattr(getattr(stream, "buffer", None), "raw", None)
+    if isinstance(raw, _Stream):
+        raw.forgiving = True
 
 
 _ESCAPED = {code: repr(chr(code))[1:-1] for code in (*range(0x20), *range(0x7F, 0xA0))}

@@ -26,7 +26,7 @@ LONGEST_DRAWN = 40  # tokens a side; longer pairs make unreadable heat maps
 
 
 def conclude(run: TrainedRun, directory: Path, splits: list[EvaluationSplit]) -> None:
-    """Evaluates a finished run: writes result.json, prints figures, samples and where they lie.
+    """Evaluates a finished run: writes result.json, then prints samples, figures, and where it is.
 
     Args:
       run: with the parameters of the best checkpoint.
@@ -37,13 +37,16 @@ def conclude(run: TrainedRun, directory: Path, splits: list[EvaluationSplit]) ->
     result: dict[str, float | str] = {"step": run.step, "parameters": count}
     result["start"] = len(manifest.read_starts(directory))
     result["run"] = manifest.identify(directory).get("id", "")
+    shown: list[Output] = []
     for number, split in enumerate(splits):
         figures, outputs = evaluate_split(run, directory, split)
         result |= {f"{split.name}/{name}": value for name, value in figures.items()}
         if number == 0:
-            _print_samples(run, split, outputs)
-            path = draw(run, directory, split, outputs)
+            shown = outputs
+    path = draw(run, directory, splits[0], shown)
     metrics_log.write_result(directory, result)
+    # Only here: nothing that can go wrong in printing keeps a run from its result.
+    _print_samples(run, splits[0], shown)
     for split in splits:
         figures = {
             name.removeprefix(f"{split.name}/"): value

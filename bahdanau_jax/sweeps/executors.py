@@ -2,7 +2,6 @@
 
 import os
 import shlex
-import signal
 import subprocess
 import sys
 import time
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from bahdanau_jax.errors import InputError, flat
+from bahdanau_jax.runtime.signals import Notice
 from bahdanau_jax.stored_files import open_regular
 
 LOG = "log.txt"  # in a cell's workdir: all that its runs have written
@@ -53,34 +53,35 @@ def run_local(
       started: told of each job that starts.
 
     Yields:
-      The jobs as they end. An interrupt, or SIGTERM, is passed on to those that run, and leaves
-      as KeyboardInterrupt when they have ended.
+      The jobs as they end.
+
+    Raises:
+      Stopped: a signal asked for it; the jobs that ran have saved and ended.
     """
     gpus = visible_gpus()
     slots = min(parallel or max(len(gpus), 1), max(len(jobs), 1))
     waiting, running = list(jobs), dict[str, _Running]()
-
-    def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        while waiting or running:
-            free = sorted(set(range(slots)) - {run.slot for run in running.values()})
-            for slot in free[: len(waiting)]:
-                job = waiting.pop(0)
-                process = start(job, _share(_cores(), slot, slots), _share(gpus, slot, slots))
-                running[job.name] = _Running(process, slot, time.monotonic())
-                started(job)
-            time.sleep(POLL)
-            for name, (process, _, began) in list(running.items()):
-                status = process.poll()
-                if status is not None:
-                    del running[name]
-                    yield Ended(name, status, time.monotonic() - began)
-    finally:
-        stop([run.process for run in running.values()])
-        signal.signal(signal.SIGTERM, before)
+    # Held, so that no job is started that this list lacks.
+    with Notice() as notice, notice.held():
+        try:
+            while waiting or running:
+                free = sorted(set(range(slots)) - {run.slot for run in running.values()})
+                for slot in free[: len(waiting)]:
+                    job = waiting.pop(0)
+                    process = start(job, _share(_cores(), slot, slots), _share(gpus, slot, slots))
+                    running[job.name] = _Running(process, slot, time.monotonic())
+                    started(job)
+                time.sleep(POLL)
+                # Before the jobs are looked at: whoever ends everything ends them, too, and they
+                # haven't failed.
+                notice.check()
+                for name, (process, _, began) in list(running.items()):
+                    status = process.poll()
+                    if status is not None:
+                        del running[name]
+                        yield Ended(name, status, time.monotonic() - began)
+        finally:
+            stop([run.process for run in running.values()])
 
 
 def run_slurm(

@@ -17,6 +17,7 @@ from typing import Any, Literal, NamedTuple
 from bahdanau_jax.config import Config
 from bahdanau_jax.errors import InputError
 from bahdanau_jax.fields import to_dict
+from bahdanau_jax.runtime.signals import Notice
 from bahdanau_jax.stored_files import refuse_strange_files
 from bahdanau_jax.sweeps import executors, sweep, tuning_record
 from bahdanau_jax.sweeps.executors import LOG, Job
@@ -92,6 +93,7 @@ def tune(
 
     Raises:
       InputError: Optuna isn't installed, or the workdir holds another search.
+      Stopped: a signal asked for it; the trial that ran has saved and ended, and is taken up again.
     """
     workdir.make(directory)
     refuse_strange_files(directory)
@@ -111,10 +113,13 @@ def tune(
             ) from error
         if not known:
             tuning_record.write(directory, tuning.record())
-    while (asked := _ask(study, storage, directory, tuning)) is not None:
-        trial, lock = asked
-        with lock:
-            _run(study, trial, directory, tuning, command, say)
+    # Held, so that the journal is written whole; what waits raises.
+    with Notice() as notice, notice.held():
+        while (asked := _ask(study, storage, directory, tuning)) is not None:
+            trial, lock = asked
+            with lock:
+                _run(study, trial, directory, tuning, command, say, notice)
+            notice.check()
     finished = [
         Trial(str(t.user_attrs.get("cell", t.number)), t.state.name.lower(), _value(t.value))
         for t in study.get_trials(deepcopy=False)
@@ -217,6 +222,7 @@ def _run(
     tuning: Tuning,
     command: Sequence[str],
     say: Callable[[str], None],
+    notice: Notice,
 ) -> None:
     """Runs one trial to its end, or until it is hopeless, and tells the study."""
     import optuna
@@ -236,8 +242,10 @@ def _run(
     with _waiting_lock(directory):
         sweep.list_cells(directory, [made], [])
     # Another tuner may have drawn the same values, or somebody may train there by hand.
-    with _waiting_lock(directory / LOCKS / made.name):
-        pruned, status = _train_alone(trial, made, directory, tuning, command, mark, say)
+    with contextlib.ExitStack() as stack:
+        with notice.raising():
+            stack.enter_context(_waiting_lock(directory / LOCKS / made.name))
+        pruned, status = _train_alone(trial, made, directory, tuning, command, mark, say, notice)
     best = _best(_evaluations(directory / made.name, tuning.metric), tuning.higher_is_better)
     if pruned:
         say(f"{mark} {made.name} is stopped: {tuning.metric} {best:.4g} at its best is hopeless")
@@ -263,18 +271,25 @@ def _train_alone(
     command: Sequence[str],
     mark: str,
     say: Callable[[str], None],
+    notice: Notice,
 ) -> tuple[bool, int]:
     """Trains as `_train`, once no other process trains in the same workdir."""
     while True:
-        sweep.wait_for(directory / made.name, say)
+        with notice.raising():
+            sweep.wait_for(directory / made.name, say)
         say(f"{mark} {made.name} begins")
-        pruned, status = _train(trial, made, directory, tuning, command)
+        pruned, status = _train(trial, made, directory, tuning, command, notice)
         if status == 0 or not workdir.is_busy(directory / made.name):
             return pruned, status
 
 
 def _train(
-    trial: Any, made: Cell, directory: Path, tuning: Tuning, command: Sequence[str]
+    trial: Any,
+    made: Cell,
+    directory: Path,
+    tuning: Tuning,
+    command: Sequence[str],
+    notice: Notice,
 ) -> tuple[bool, int]:
     """Trains a trial's model; returns whether it was pruned, and the exit status."""
     place = directory / made.name
@@ -282,19 +297,24 @@ def _train(
         return False, 0
     job = Job(made.name, sweep.cell_command(command, made, directory), place)
     process = executors.start(job, [], [])
-    reported = 0
+    # Of a trial that is taken up again, the study knows some already.
+    reported = set(trial.study.get_trials(deepcopy=False)[trial.number].intermediate_values)
     try:
         while True:
             status = process.poll()
+            # Whoever ends everything ends the trial's process, too, and it hasn't failed.
+            notice.check()
             evaluations = _evaluations(place, tuning.metric)
-            for step, value in evaluations[reported:]:
+            new = [(step, value) for step, value in evaluations if step not in reported]
+            for step, value in new:
                 trial.report(value, step)
-            if len(evaluations) > reported and status is None and trial.should_prune():
+            if new and status is None and trial.should_prune():
                 return True, 0
-            reported = len(evaluations)
+            reported.update(step for step, _ in new)
             if status is not None:
                 return False, status
-            time.sleep(LOOK)
+            with notice.raising():
+                time.sleep(LOOK)
     finally:
         executors.stop([process])
 

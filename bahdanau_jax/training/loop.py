@@ -236,6 +236,8 @@ class Trainer:
                     self._pending = _Pending(step, sums, shape)
                 for member in members:
                     member.saver.finish()
+                # With several processes a notice that came after the last vote is one's alone.
+                stop = stop or (notice.received and processes.count() == 1)
         if stop:
             where = f"at step {step:,}, which is saved" if step else "before a step"
             self._say(f"stopped {where}")

@@ -7,7 +7,6 @@ import sys
 from pathlib import Path
 
 import pytest
-import tiny
 from launching import LAUNCH, Launched, launch, tree_hash
 
 from bahdanau_jax.workdir import directory as workdir
@@ -256,17 +255,6 @@ def test_a_place_that_cannot_be_a_workdir_is_refused(tmp_path):
 def test_a_workdir_without_write_permission_is_refused(tmp_path):
     (tmp_path / "run").mkdir(mode=0o500)
     check_refusal(launch(["--workdir=run"], tmp_path), "may not be written to")
-
-
-@pytest.fixture
-def finished_run(trained, tmp_path):
-    """A copy of the trained run, with an experiment file that made it."""
-    shutil.copytree(trained.directory, tmp_path / "run")
-    (tmp_path / "spelling.py").write_text(
-        f"import sys\nsys.path.append({str(Path(tiny.__file__).parent)!r})\nimport tiny\n"
-        f"def get_config():\n    return tiny.config({trained.config.data.source!r})\n"
-    )
-    return tmp_path / "run"
 
 
 TRAIN, EVALUATE = ["--config=spelling.py", "--workdir=run"], ["--mode=evaluate", "--workdir=run"]

@@ -29,7 +29,8 @@ def test_a_signal_raises_where_nothing_is_to_be_saved(number):
     with Notice() as notice, pytest.raises(Stopped) as caught:
         send(number)
     assert notice.received
-    assert caught.value.status == (130 if number == signal.SIGINT else 0)
+    asked_for = number in (signal.SIGUSR1, signal.SIGUSR2)
+    assert caught.value.status == (0 if asked_for else 128 + number)
     assert signal.Signals(number).name in str(caught.value)
     assert not isinstance(caught.value, Exception)
 
@@ -45,7 +46,9 @@ def test_while_held_a_signal_is_noted_and_raises_in_work_that_can_be_repeated():
                 raise AssertionError("this work would be in vain")
             done = True
         assert done
-        assert notice.stopped().status == 0
+        assert notice.stopped().status == 143
+        with pytest.raises(Stopped):
+            notice.check()
 
 
 def test_a_signal_during_such_work_ends_it():

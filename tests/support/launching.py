@@ -13,7 +13,7 @@ import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 ROOT = Path(__file__).parents[2]
 LAUNCH = ROOT / "launch.py"
@@ -102,6 +102,26 @@ def launch(arguments, scratch: Path, stdin: bytes = b"", **options) -> Finished:
     return Launched(arguments, scratch, stdin, **options).finish()
 
 
+def run_with_streams(arguments, scratch: Path, out: str, err: str, encoding: str) -> int:
+    """Runs launch.py to its end with streams that may take nothing; returns its exit status.
+
+    Args:
+      arguments: of the command line.
+      scratch: the directory that it runs in; files of what it prints are `.out` and `.err` there.
+      out: what standard output is: file, full, closed, or pipe nobody reads.
+      err: the same of standard error.
+      encoding: of both.
+    """
+    process = SERVER.Process(
+        target=_run_with_streams,
+        args=([str(a) for a in arguments], str(scratch), (out, err), encoding),
+    )
+    process.start()
+    process.join(600)
+    assert process.exitcode is not None
+    return process.exitcode
+
+
 def tree_hash(directory: Path) -> str:
     """Returns a digest of every name, time of change and byte below a directory but the lock."""
     digest = hashlib.sha256()
@@ -130,6 +150,36 @@ def _run(
         import jax
 
         jax.config.update("jax_num_cpu_devices", devices)
+    _start(arguments)
+
+
+def _run_with_streams(
+    arguments: list[str], cwd: str, streams: tuple[str, str], encoding: str
+) -> None:
+    os.chdir(cwd)
+    sys.stdout = _stream(1, streams[0], ".out", encoding)
+    sys.stderr = _stream(2, streams[1], ".err", encoding)
+    _start(arguments)
+
+
+def _stream(descriptor: int, kind: str, name: str, encoding: str) -> Any:
+    """Puts a stream at a descriptor, and returns it as the interpreter itself makes it."""
+    os.close(descriptor)
+    if kind == "closed":
+        return None
+    if kind == "pipe nobody reads":
+        reader, file = os.pipe()
+        os.close(reader)
+    else:
+        path = "/dev/full" if kind == "full" else name
+        file = os.open(path, os.O_WRONLY | os.O_CREAT, 0o644)
+    if file != descriptor:
+        os.dup2(file, descriptor)
+        os.close(file)
+    return open(descriptor, "w", encoding=encoding, closefd=False)
+
+
+def _start(arguments: list[str]) -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)  # as at a terminal
     # As the interpreter itself has them when it is given a script.
     sys.argv = [str(LAUNCH), *arguments]

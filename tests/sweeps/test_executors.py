@@ -3,12 +3,14 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 from pathlib import Path
 
 import pytest
 
 from bahdanau_jax.errors import InputError
+from bahdanau_jax.runtime.signals import REPEAT, Stopped
 from bahdanau_jax.sweeps import executors
 from bahdanau_jax.sweeps.executors import Job, run_local
 
@@ -113,18 +115,19 @@ import signal, sys
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background ignores it
 from pathlib import Path
 sys.path.insert(0, {root!r})
+from bahdanau_jax.runtime.signals import Stopped
 from bahdanau_jax.sweeps.executors import Job, run_local
 code = "import os, time; print(os.getpid(), flush=True); time.sleep(60)"
 job = Job("cell", [sys.executable, "-S", "-c", code], Path({cell!r}))
 try:
     list(run_local([job], 1, lambda job: None))
-except KeyboardInterrupt:
-    sys.exit(7)
+except Stopped as stop:
+    sys.exit(stop.status)
 """
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the parent's death is seen on Linux only")
-@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGKILL])
 def test_no_cell_outlives_its_sweep(tmp_path, how):
     cell = tmp_path / "cell"
     code = SWEEPER.format(root=str(Path(__file__).parents[2]), cell=str(cell))
@@ -135,7 +138,7 @@ def test_no_cell_outlives_its_sweep(tmp_path, how):
         assert sweeper.poll() is None
     pid = int(log.read_text())
     sweeper.send_signal(how)
-    assert sweeper.wait(20) == (-how if how == signal.SIGKILL else 7)
+    assert sweeper.wait(20) == (-how if how == signal.SIGKILL else 128 + how)
     for _ in range(500):
         try:
             # It is nobody's child here; a zombie of another parent counts as gone.
@@ -145,6 +148,49 @@ def test_no_cell_outlives_its_sweep(tmp_path, how):
             return
         time.sleep(0.02)
     raise AssertionError(f"process {pid} lives on")
+
+
+DEAF = """
+import os, signal, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+print(os.getpid(), flush=True)
+time.sleep(60)
+"""
+
+
+def test_a_second_signal_ends_a_sweep_whose_cell_does_not_end(tmp_path):
+    cell = tmp_path / "cell"
+    code = SWEEPER.format(root=str(Path(__file__).parents[2]), cell=str(cell))
+    code = code.replace('code = "import os', f'code = {DEAF!r} or "import os')
+    sweeper = subprocess.Popen([sys.executable, "-c", code])
+    log = cell / executors.LOG
+    while not (log.exists() and log.read_text().endswith("\n")):
+        time.sleep(0.02)
+        assert sweeper.poll() is None
+    sweeper.send_signal(signal.SIGTERM)
+    time.sleep(REPEAT + 0.5)
+    assert sweeper.poll() is None  # it waits for the cell
+    sweeper.send_signal(signal.SIGTERM)
+    assert sweeper.wait(10) == -signal.SIGTERM
+    os.kill(int(log.read_text()), signal.SIGKILL)
+
+
+def test_cells_that_end_with_their_sweep_have_not_failed(tmp_path):
+    """As when a machine shuts down, and all processes get the signal."""
+    jobs = [job(tmp_path, "cell", "import os, time; print(os.getpid(), flush=True); time.sleep(9)")]
+    ended, log = run_local(jobs, 1, lambda job: None), tmp_path / "cell" / executors.LOG
+
+    def end_all():
+        while not (log.exists() and log.read_text().endswith("\n")):
+            time.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGTERM)
+        os.kill(int(log.read_text()), signal.SIGKILL)
+
+    thread = threading.Thread(target=end_all)
+    thread.start()
+    with pytest.raises(Stopped):
+        next(ended)
+    thread.join()
 
 
 def test_the_slurm_executor_runs_an_array_and_reports_failures(tmp_path):

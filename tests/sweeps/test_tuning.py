@@ -13,6 +13,7 @@ import tiny
 from launching import tree_hash
 
 from bahdanau_jax.errors import InputError
+from bahdanau_jax.runtime.signals import Stopped
 from bahdanau_jax.sweeps import grid, sweep, tuning, tuning_record
 from bahdanau_jax.sweeps.search_space import parse_space
 from bahdanau_jax.sweeps.tuning import Trial, Tuning, tune
@@ -211,6 +212,33 @@ def test_a_cell_that_another_process_took_first_has_not_failed(tmp_path, monkeyp
     (trial,) = tune(tmp_path, tuned, command(), waits)
     assert len(calls) == 2
     assert trial.state == "fail"  # as nobody was there the second time
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+@pytest.mark.parametrize("when", ["trains", "waits"])
+def test_a_signal_ends_a_tuner_whose_trial_is_taken_up_again(tmp_path, number, when):
+    tuned = of_choices("learning_rate=0.0001")._replace(trials=1)
+    place, process = tmp_path / "learning_rate=0.0001", os.getpid()
+    former = signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    def end():
+        while when == "trains" and not (place / "metrics.jsonl").exists():
+            time.sleep(0.01)
+        time.sleep(0.2)
+        os.kill(process, number)
+
+    thread = threading.Thread(target=end)
+    with contextlib.ExitStack() as stack, pytest.raises(Stopped) as caught:
+        if when == "waits":
+            stack.enter_context(workdir.lock(place))
+        thread.start()
+        tune(tmp_path, tuned, command("--pause=20"), lambda _: None)
+    thread.join()
+    signal.signal(signal.SIGINT, former)
+    assert caught.value.status == 128 + number
+    assert not (place / sweep.FAILED).exists() and not (place / "result.json").exists()
+    (trial,) = tune(tmp_path, tuned, command(), lambda _: None)
+    assert (trial.name, trial.state) == (place.name, "complete")
 
 
 def test_several_tuners_share_the_trials(tmp_path):

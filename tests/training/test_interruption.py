@@ -66,7 +66,7 @@ def test_a_stopped_run_has_saved_its_last_step_and_goes_on_as_if_nothing_had_bee
     with monkeypatch.context() as patch, pytest.raises(Stopped) as caught:
         after(patch, owner, name, calls, terminate)
         quietly(config, directory)
-    assert caught.value.status == 0
+    assert caught.value.status == 143
     saved = steps_saved(directory, "latest")[-1]
     assert saved == (step or saved)
     assert not (directory / "result.json").exists()
