@@ -1,6 +1,7 @@
 import itertools
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
@@ -158,6 +159,6 @@ def test_a_plateaus_factor_scales_every_update_after_it() -> None:
     optimizer = make_optimizer(train, 10)
     state = optimizer.init(PARAMS)
     full, _ = optimizer.update(GRADIENT, state, PARAMS)
-    less, _ = optimizer.update(GRADIENT, with_plateau_rate(state, np.float32(0.25)), PARAMS)
+    less, _ = optimizer.update(GRADIENT, with_plateau_rate(state, jnp.float32(0.25)), PARAMS)
     for x, y in zip(jax.tree.leaves(full), jax.tree.leaves(less), strict=True):
         np.testing.assert_allclose(y, x / 4, rtol=1e-6)
