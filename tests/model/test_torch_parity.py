@@ -4,6 +4,7 @@ PyTorch computes in float64, ours in float32 as it is used.
 """
 
 import functools
+from typing import Any
 
 import jax
 import jax.numpy as jnp
