@@ -28,16 +28,18 @@ class _Stream(io.FileIO):
 
     forgiving = False
 
-    def write(self, data: Any, /) -> int:
-        """Writes bytes; returns how many of them were written, or are lost."""
+    def write(self, data: Any, /) -> Any:
+        """Writes bytes; returns how many of them were written, or are lost.
+
+        None where a pipe is full that doesn't block, unless that is forgiven.
+        """
+        written = None
         try:
-            # None where a pipe is full that doesn't block.
-            written: Any = super().write(data)
+            written = super().write(data)
         except OSError as error:
             if not self.forgiving:
                 error.filename = "standard output"
                 raise
-            written = None
         return len(data) if written is None and self.forgiving else written
 
 

@@ -102,7 +102,8 @@ def test_a_signal_during_imports_ends_the_program(way, moment, number, finished_
             break
     process.send_signal(number)
     check_ended(process, number, said, NAMES[way])
-    assert not (tmp_path / "long").exists()
+    if moment != MOMENTS[-1]:  # behind it the run begins, and may have made its workdir
+        assert not (tmp_path / "long").exists()
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import shutil
 import pytest
 from launching import launch, tree_hash
 from strangers import open_with_pickles, pickles
-from test_launch import (  # noqa: F401 (finished_run is a fixture)
+from test_launch import (
     DATA,
     EVALUATE,
     FLAGS,
@@ -21,7 +21,6 @@ from test_launch import (  # noqa: F401 (finished_run is a fixture)
     TSV,
     changed,
     check_refusal,
-    finished_run,
     names_below,
     overwrite,
     remove,
@@ -224,7 +223,7 @@ def test_data_that_cannot_be_used_is_answered_by_one_line_and_claims_nothing(cas
 @pytest.mark.parametrize("case", MORE_RUNS)
 def test_a_mistake_about_a_run_is_answered_by_one_line_and_changes_nothing(
     case,
-    finished_run,  # noqa: F811
+    finished_run,
     tmp_path,
 ):
     change, arguments, stdin, said = MORE_RUNS[case]
@@ -243,7 +242,7 @@ def test_there_are_more_than_sixty():
     assert len(set(cases)) == len(cases) >= 110
 
 
-def test_a_workdir_from_a_stranger_runs_no_code(finished_run, tmp_path):  # noqa: F811
+def test_a_workdir_from_a_stranger_runs_no_code(finished_run, tmp_path):
     marker = tmp_path / "ran"
     pickle.loads(pickles(marker)[0])
     assert marker.is_dir()  # the payload does what it is made for
