@@ -4,6 +4,7 @@ import contextlib
 import gc
 import io
 import os
+import signal
 import sys
 import tempfile
 from pathlib import Path
@@ -59,6 +60,18 @@ def _programs_of_one_file():
     yield
     jax.clear_caches()
     gc.collect()
+
+
+@pytest.fixture
+def signals_are_heard():
+    """Whoever starts the tests may ignore some: `nohup` SIGHUP, a script's background SIGINT."""
+    before = {}
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        handler = signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL
+        before[number] = signal.signal(number, handler)
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 @pytest.fixture(scope="session")

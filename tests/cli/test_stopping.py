@@ -34,17 +34,26 @@ MODES = {
 }
 
 
+STARTED: list[subprocess.Popen[str]] = []
+
+
 @pytest.fixture(autouse=True)
-def interrupts_are_heard():
-    # Whoever starts the tests may have them ignore it, as a script does in the background.
-    former = signal.signal(signal.SIGINT, signal.default_int_handler)
+def nothing_runs_on():
+    """A test that fails leaves no process behind."""
     yield
-    signal.signal(signal.SIGINT, former)
+    while STARTED:
+        process = STARTED.pop()
+        if process.poll() is None:
+            process.kill()
+            process.communicate()
+
+
+pytestmark = pytest.mark.usefixtures("signals_are_heard")
 
 
 def start(arguments, scratch, way="launch.py", **environment):
     """Starts the program as a user does: a whole interpreter, whose imports take their time."""
-    return subprocess.Popen(
+    process = subprocess.Popen(
         [*WAYS[way], *arguments],
         cwd=scratch,
         stdin=subprocess.DEVNULL,
@@ -54,6 +63,8 @@ def start(arguments, scratch, way="launch.py", **environment):
         env=os.environ | environment,
         start_new_session=True,
     )
+    STARTED.append(process)
+    return process
 
 
 def check_ended(process, number, said, name="launch.py"):

@@ -15,13 +15,10 @@ def send(number):
 
 
 @pytest.fixture(autouse=True)
-def handlers_stay():
-    # Whoever starts the tests may have them ignore it, as a script does in the background.
-    former = signal.signal(signal.SIGINT, signal.default_int_handler)
+def handlers_stay(signals_are_heard):
     before = [signal.getsignal(number) for number in SIGNALS]
     yield
     assert [signal.getsignal(number) for number in SIGNALS] == before
-    signal.signal(signal.SIGINT, former)
 
 
 @pytest.mark.parametrize("number", SIGNALS)

@@ -111,8 +111,7 @@ def test_without_gpus_none_is_shared(monkeypatch):
 
 
 SWEEPER = """
-import signal, sys
-signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background ignores it
+import sys
 from pathlib import Path
 sys.path.insert(0, {root!r})
 from bahdanau_jax.runtime.signals import Stopped
@@ -128,6 +127,7 @@ except Stopped as stop:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the parent's death is seen on Linux only")
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGKILL])
+@pytest.mark.usefixtures("signals_are_heard")
 def test_no_cell_outlives_its_sweep(tmp_path, how):
     cell = tmp_path / "cell"
     code = SWEEPER.format(root=str(Path(__file__).parents[2]), cell=str(cell))

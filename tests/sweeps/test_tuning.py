@@ -216,10 +216,10 @@ def test_a_cell_that_another_process_took_first_has_not_failed(tmp_path, monkeyp
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 @pytest.mark.parametrize("when", ["trains", "waits"])
+@pytest.mark.usefixtures("signals_are_heard")
 def test_a_signal_ends_a_tuner_whose_trial_is_taken_up_again(tmp_path, number, when):
     tuned = of_choices("learning_rate=0.0001")._replace(trials=1)
     place, process = tmp_path / "learning_rate=0.0001", os.getpid()
-    former = signal.signal(signal.SIGINT, signal.default_int_handler)
 
     def end():
         while when == "trains" and not (place / "metrics.jsonl").exists():
@@ -234,7 +234,6 @@ def test_a_signal_ends_a_tuner_whose_trial_is_taken_up_again(tmp_path, number, w
         thread.start()
         tune(tmp_path, tuned, command("--pause=20"), lambda _: None)
     thread.join()
-    signal.signal(signal.SIGINT, former)
     assert caught.value.status == 128 + number
     assert not (place / sweep.FAILED).exists() and not (place / "result.json").exists()
     (trial,) = tune(tmp_path, tuned, command(), lambda _: None)
