@@ -126,7 +126,7 @@ def test_the_help_and_the_tables_name_every_flag_and_every_field():
         assert f"| `{path}` |" in field_table
         assert all(name in help.describe(path) for name in CHOICES.get(path, ()))
     assert comments["data.pool"].startswith("batches sorted by length together")
-    assert comments["train.precision"].startswith("float32 | bfloat16")  # on the line below
+    assert comments["train.precision"].startswith("float32 (on every device)")  # on the line below
 
 
 @pytest.mark.parametrize(
@@ -234,7 +234,7 @@ def test_what_is_wrong_with_the_file_of_a_configuration_is_said(tmp_path, monkey
         (["--config.decode.seed=3"], "raise it to sample"),
         (
             ["--config.model.readout=linear", "--config.readout_units=9"],
-            "use maxout or attentional",
+            "use maxout, tanh or attentional",
         ),
         (
             ["--config.score=general", "--config.attention.units=9"],

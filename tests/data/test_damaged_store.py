@@ -171,11 +171,11 @@ def test_what_a_killed_builder_left_is_removed_by_the_next_start_and_nothing_els
     for path in bystanders:
         path.mkdir()
     there = sorted(stores.iterdir())
-    context = multiprocessing.get_context("fork")
+    context = multiprocessing.get_context("spawn")
     begun = context.Event()
     builder = context.Process(target=_build_for_ever, args=(stores / "other", begun))
     builder.start()
-    assert begun.wait(60)
+    assert begun.wait(300)
     (left,) = set(stores.iterdir()) - set(there)
     token_store.remove_unfinished(stores)
     assert left.is_dir()  # its builder lives
