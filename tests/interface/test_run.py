@@ -4,6 +4,7 @@ import html.parser
 import io
 import itertools
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -116,9 +117,10 @@ def test_no_run_is_an_error_that_says_so(tmp_path):
         load_run(tmp_path)
 
 
-def test_training_goes_on_where_there_is_a_run(trained, run):
-    again = train(trained.config, trained.directory)
-    assert (again.step, repr(again)) == (run.step, repr(run))
+def test_training_goes_on_where_there_is_a_run(trained, run, tmp_path):
+    shutil.copytree(trained.directory, tmp_path / "run")
+    again = train(trained.config, tmp_path / "run")
+    assert again.step == run.step and str(tmp_path / "run") in repr(again)
 
 
 class Cells(html.parser.HTMLParser):

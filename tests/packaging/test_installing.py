@@ -29,7 +29,7 @@ def files(folder: str) -> set[str]:
     return {
         path.relative_to(ROOT).as_posix()
         for path in (ROOT / folder).rglob("*")
-        if path.is_file() and "__pycache__" not in path.parts
+        if path.is_file() and not {"__pycache__", "results"} & {*path.parts[:-1]}
     }
 
 

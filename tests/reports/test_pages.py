@@ -18,7 +18,7 @@ def templates():
 
 
 def test_every_template_is_read_with_the_package_and_belongs_to_it():
-    assert {*templates()} == {"alignments.html.j2", "comparison.html.j2"}
+    assert {*templates()} == {f"{x}.html.j2" for x in ("alignment", "alignments", "comparison")}
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
     (pattern,) = settings["package-data"]["bahdanau_jax.reports"]
     assert all(fnmatch(f"templates/{name}", pattern) for name in templates())
