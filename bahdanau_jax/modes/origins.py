@@ -126,7 +126,10 @@ ORIGINS: dict[str, dict[Any, str]] = {
     },
     "train.beta1": {0.9: "Kingma and Ba 2015"},
     "train.beta2": {0.999: "Kingma and Ba 2015"},
-    "train.epsilon": {0.0: "the optimiser's own", 8e-7: "google/seq2seq (Britz et al. 2017)"},
+    "train.epsilon": {
+        0.0: f"{PAPER}, B.2: 1e-6, Adadelta's own",
+        8e-7: "google/seq2seq (Britz et al. 2017)",
+    },
     "train.weight_decay": {0.0: NONE},
     "train.learning_rate": {1.0: f"{PAPER}, B.2: Adadelta's own; {LUONG}, 4.1"},
     "train.schedule": {
