@@ -61,7 +61,7 @@ def open_regular(
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise OSError(None, "no regular file", os.fspath(path))
-        file = os.fdopen(descriptor, "rb" if flags == os.O_RDONLY else "r+b")
+        file = os.fdopen(descriptor, "rb" if flags & os.O_ACCMODE == os.O_RDONLY else "r+b")
         assert isinstance(file, io.BufferedReader | io.BufferedRandom)
         return file
     except BaseException:

@@ -1,6 +1,7 @@
 """Parallel text in a TFDS data set prepared as array_record, read without TensorFlow."""
 
 import contextlib
+import functools
 import io
 import pathlib
 from collections.abc import Callable, Iterator
@@ -142,9 +143,11 @@ def _builder(name: str, directory: str | None) -> "DatasetBuilder":
                 f"tfds:{name}: {base} has no such version; give "
                 f"tfds:{base}{slash}{configuration}:{own.VERSION}"
             )
-        if not _is_prepared(own(data_dir=directory, config=configuration or None)):
-            _prepare(own(data_dir=directory, config=configuration or None))
-        return own(data_dir=directory, config=configuration or None)
+        # Made anew each time: a builder learns what is on the disk when it is made.
+        make = functools.partial(own, data_dir=directory, config=configuration or None)
+        if not _is_prepared(make()):
+            _prepare(make())
+        return make()
 
     try:
         # With a version given, TFDS looks for prepared files before it looks for a builder's code.

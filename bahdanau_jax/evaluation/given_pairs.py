@@ -16,7 +16,7 @@ from bahdanau_jax.lines import read_pairs
 from bahdanau_jax.terminal import say
 from bahdanau_jax.workdir import manifest
 
-CHUNK = 4096  # pairs that are sorted by length together, and held in memory
+CHUNK = 4096  # pairs, or sentences to be decoded, that are sorted by length together, at most
 
 
 class GivenTexts(NamedTuple):

@@ -1,8 +1,10 @@
 """A trained run that translates, scores, aligns and evaluates, from Python.
 
-run = load_run("runs/cmudict")
-for translation in run.translate(["hello", "goodbye"], beam_size=5):
-    print(translation.text, translation.log_probability)
+    run = load_run("runs/cmudict")
+    for translation in run.translate(["hello", "goodbye"], beam_size=5):
+        print(translation.text, translation.log_probability)
+
+Only `train` writes to a run's workdir.
 """
 
 import dataclasses
@@ -29,8 +31,6 @@ from bahdanau_jax.terminal import say_nothing
 from bahdanau_jax.training import train as training
 from bahdanau_jax.validation import validate
 from bahdanau_jax.workdir.selection import parse_selection
-
-CHUNK = 4096  # sentences that are sorted by length and decoded together, at most
 
 
 def load_run(workdir: str | os.PathLike[str], checkpoint: str = "best") -> "Run":
@@ -171,7 +171,7 @@ class Run:
     @staticmethod
     def _translations(run: TrainedRun, texts: Iterable[str], nbest: int) -> Iterator[Translation]:
         source, lowercase, first = run.vocabularies.source, run.config.data.lowercase, 0
-        for chunk in chunks(iter(texts), run.config.decode.batch_size, CHUNK):
+        for chunk in chunks(iter(texts), run.config.decode.batch_size, given_pairs.CHUNK):
             ids = [source.encode(source_text(normalize(text, lowercase))) for text in chunk]
             places = [place for place, sentence in enumerate(ids) if sentence]
             outputs = {place: [NOTHING] for place in range(len(chunk))}

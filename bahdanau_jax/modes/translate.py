@@ -20,6 +20,7 @@ from bahdanau_jax.data.vocabularies import Vocabulary
 from bahdanau_jax.errors import InputError
 from bahdanau_jax.evaluation.alignment_measures import argmax_links
 from bahdanau_jax.evaluation.decoding import Output, alignment_json
+from bahdanau_jax.evaluation.given_pairs import CHUNK
 from bahdanau_jax.evaluation.trained_run import TrainedRun, open_ensemble
 from bahdanau_jax.evaluation.unfamiliar import Unfamiliar
 from bahdanau_jax.evaluation.word_alignment import WordAlignment, word_alignment
@@ -27,7 +28,6 @@ from bahdanau_jax.lines import InOrder, chunks, one_column, open_input, open_out
 from bahdanau_jax.terminal import Counter, counted
 from bahdanau_jax.workdir.selection import Selection
 
-CHUNK = 4096  # lines that are sorted by length and decoded together, at most
 Lexicon = dict[str, str]  # source word -> target word
 
 

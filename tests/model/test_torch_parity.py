@@ -221,15 +221,13 @@ def our_optimizer(name: str, clip_norm: float):
     )
 
 
-@pytest.mark.parametrize("clip_norm", [0.0, 1.0])
-@pytest.mark.parametrize("name", ["adadelta", "adam"])
-def test_five_updates_from_the_same_gradients(name: str, clip_norm: float) -> None:
+def after_five_updates(optimizer, make_theirs, clip_norm: float):
+    """Asserts that two optimisers make the same of the same gradients; returns the parameters."""
     rng = generator()
     params = generic_parameters()
-    optimizer = our_optimizer(name, clip_norm)
     state = optimizer.init(params)
     theirs = {path: double(p, grad=True) for path, p in named_leaves(params).items()}
-    their_optimizer = torch_optimizer(name, theirs.values())
+    their_optimizer = make_theirs(theirs.values())
     for _ in range(5):
         gradient = jax.tree.map(lambda p: np.float32(rng.normal(0, 0.3, p.shape)), params)
         updates, state = optimizer.update(gradient, state, params)
@@ -241,6 +239,14 @@ def test_five_updates_from_the_same_gradients(name: str, clip_norm: float) -> No
         their_optimizer.step()
         for path, values in named_leaves(params).items():
             assert_same(values, theirs[path], path)
+    return params
+
+
+@pytest.mark.parametrize("clip_norm", [0.0, 1.0])
+@pytest.mark.parametrize("name", ["adadelta", "adam"])
+def test_five_updates_from_the_same_gradients(name: str, clip_norm: float) -> None:
+    make_theirs = functools.partial(torch_optimizer, name)
+    params = after_five_updates(our_optimizer(name, clip_norm), make_theirs, clip_norm)
     leaves = map(jax.tree.leaves, (params, generic_parameters()))
     moved = [np.abs(after - before).max() for after, before in zip(*leaves, strict=True)]
     assert min(moved) > 1e-4
@@ -250,32 +256,23 @@ def test_five_updates_from_the_same_gradients(name: str, clip_norm: float) -> No
     "fields", [{"weight_decay": 0.3}, {"beta1": 0.5, "beta2": 0.9}, {"epsilon": 0.1}]
 )
 def test_five_updates_of_adam_with_fields_of_its_own(fields: dict[str, Any]) -> None:
-    rng = generator()
-    params = generic_parameters()
+    def make_theirs(parameters):
+        parameters = list(parameters)
+        matrices = [p for p in parameters if p.ndim > 1]
+        vectors = [p for p in parameters if p.ndim <= 1]
+        assert matrices and vectors
+        return torch.optim.Adam(
+            [
+                {"params": matrices, "weight_decay": fields.get("weight_decay", 0.0)},
+                {"params": vectors},
+            ],
+            lr=1e-3,
+            betas=(fields.get("beta1", 0.9), fields.get("beta2", 0.999)),
+            eps=fields.get("epsilon", 1e-8),
+        )
+
     optimizer = make_optimizer(TrainConfig(clip_norm=0.0, **fields), steps=5)
-    state = optimizer.init(params)
-    theirs = {path: double(p, grad=True) for path, p in named_leaves(params).items()}
-    matrices = [p for p in theirs.values() if p.ndim > 1]
-    vectors = [p for p in theirs.values() if p.ndim <= 1]
-    assert matrices and vectors
-    their_optimizer = torch.optim.Adam(
-        [
-            {"params": matrices, "weight_decay": fields.get("weight_decay", 0.0)},
-            {"params": vectors},
-        ],
-        lr=1e-3,
-        betas=(fields.get("beta1", 0.9), fields.get("beta2", 0.999)),
-        eps=fields.get("epsilon", 1e-8),
-    )
-    for _ in range(5):
-        gradient = jax.tree.map(lambda p: np.float32(rng.normal(0, 0.3, p.shape)), params)
-        updates, state = optimizer.update(gradient, state, params)
-        params = jax.tree.map(jnp.add, params, updates)
-        for path, values in named_leaves(gradient).items():
-            theirs[path].grad = double(values)
-        their_optimizer.step()
-        for path, values in named_leaves(params).items():
-            assert_same(values, theirs[path], path)
+    after_five_updates(optimizer, make_theirs, clip_norm=0.0)
 
 
 @pytest.mark.parametrize("factor", [0.5, 0.8])

@@ -47,9 +47,7 @@ class Weights(NamedTuple):
 
     score: ScoreWeights
     cell: CellWeights
-    W: (
-        Array | None
-    )  # from what the loop feeds the cell: c_i, c_{i-1} or h̃_{i-1}; float32[…, gates * H]
+    W: Array | None  # from c_i, c_{i-1} or h̃_{i-1}, whichever is fed; float32[…, gates * H]
     b: Array | None  # intermediate: the cell's bias, which has no other input; float32[gates * H]
     transition: CellWeights | None  # intermediate: the cell that reads the word
     W_c: Array | None  # where h̃_{i-1} is fed, float32[C + H, R]
