@@ -7,6 +7,7 @@ SIGINT is Ctrl-C; SIGHUP says that the terminal is gone.
 Imports nothing that takes time, so that the program can listen before it imports anything else.
 """
 
+import atexit
 import contextlib
 import os
 import signal
@@ -43,6 +44,10 @@ def end_at_once(program: str) -> None:
         os._exit(128 + number)
 
     _listen(end)
+    # Registered before any import that takes time, so it runs behind what those register. All is
+    # done then: Python would give signals back what they do by themselves, and the status would be
+    # that of a failure.
+    atexit.register(_listen, signal.SIG_IGN)
 
 
 def _listen(handler: object) -> dict[int, object]:

@@ -1,9 +1,10 @@
 """RNNsearch in PyTorch, as someone who wants speed from it would write it.
 
-The same function as `bahdanau_jax.model.seq2seq.Seq2Seq` with `gru_reset=after`, `query=previous`,
-`readout=maxout` and `initial_state=backward`; `load` takes its parameters. cuDNN's form of the GRU,
-because `nn.GRU` computes no other. Keys, the words' part of the gates, readout and output layer are
-computed for all steps at once; only what depends on the state before is in the loop.
+The same function as `bahdanau_jax.model.seq2seq.Seq2Seq` with `gru_reset=after`, a query that is
+`previous` or `intermediate`, `readout=maxout` and `initial_state=backward`; `load` takes its
+parameters. cuDNN's form of the GRU, because `nn.GRU` computes no other. Keys, the words' part of
+the gates, readout and output layer are computed for all steps at once; only what depends on the
+state before is in the loop.
 """
 
 # pyright: reportMissingImports=false
@@ -20,10 +21,28 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from bahdanau_jax.config import Config, ModelConfig
 
 PAD, BOS = 0, 1
+SCORES = ("additive", "dot", "general", "projected", "uniform")
+
+
+class Transition(nn.Module):
+    """What a GRU adds to its inputs' part of the gates."""
+
+    def __init__(self, units: int):
+        super().__init__()
+        self.U = nn.Linear(units, 3 * units, bias=False)
+        self.b_u = nn.Parameter(torch.zeros(units))
+
+    def forward(self, inputs: Tensor, state: Tensor) -> Tensor:
+        """The inputs' part of the gates [B, 3H] and the state before [B, H] -> the state [B, H]."""
+        H = state.shape[1]
+        recurrent = self.U(state)
+        reset, update = torch.sigmoid(inputs[:, : 2 * H] + recurrent[:, : 2 * H]).chunk(2, -1)
+        proposal = torch.tanh(inputs[:, 2 * H :] + reset * (recurrent[:, 2 * H :] + self.b_u))
+        return torch.lerp(proposal, state, update)
 
 
 class Seq2Seq(nn.Module):
-    """Encoder, alignment model (additive, dot or projected), decoder, readout, output layer."""
+    """Encoder, alignment model (one of SCORES), decoder, readout, output layer."""
 
     def __init__(self, config: ModelConfig, source_size: int, target_size: int):
         super().__init__()
@@ -35,15 +54,18 @@ class Seq2Seq(nn.Module):
         self.target_embedding = nn.Embedding(target_size, E)
         self.encoder = nn.GRU(E, units, batch_first=True, bidirectional=True)
         self.W_s = nn.Linear(units, H, bias=False)
-        if self.score != "dot":
+        if self.score == "general":
+            self.W_a = nn.Linear(H, C, bias=False)
+        if self.score in ("additive", "projected"):
             self.W_a = nn.Linear(H, A, bias=False)
             self.U_a = nn.Linear(C, A, bias=False)
         if self.score == "additive":
             self.v_a = nn.Parameter(torch.empty(A).normal_(0, A**-0.5))
         self.W = nn.Linear(E, 3 * H)
-        self.C = nn.Linear(C, 3 * H, bias=False)
-        self.U = nn.Linear(H, 3 * H, bias=False)
-        self.b_u = nn.Parameter(torch.zeros(H))
+        # Conditional GRU: a transition by the word, the query, a transition by the context.
+        self.first = Transition(H) if config.attention.query == "intermediate" else None
+        self.C = nn.Linear(C, 3 * H, bias=self.first is not None)
+        self.last = Transition(H)
         self.readout = nn.Linear(H + E + C, 2 * R)
         self.W_o = nn.Linear(R, target_size)
 
@@ -55,36 +77,35 @@ class Seq2Seq(nn.Module):
         )
         output, final = self.encoder(packed)
         annotations, _ = pad_packed_sequence(output, batch_first=True, total_length=source.shape[1])
-        keys = annotations if self.score == "dot" else self.U_a(annotations)
+        keys = self.U_a(annotations) if hasattr(self, "U_a") else annotations
         lowest = torch.zeros(mask.shape).masked_fill(~mask, float("-inf"))
         state = torch.tanh(self.W_s(final[1]))
         previous = functional.pad(target[:, :-1], (1, 0), value=BOS)
         embedded = self.target_embedding(previous)
         states, contexts = [], []
         for inputs in self.W(embedded).unbind(1):
-            states.append(state)
+            before = state
+            if self.first is not None:
+                state = self.first(inputs, state)
             alignment = (self.energies(state, keys) + lowest).softmax(-1)
             context = torch.bmm(alignment[:, None], annotations)[:, 0]
             contexts.append(context)
-            state = self.step(inputs + self.C(context), state)
+            gates = self.C(context) if self.first is not None else inputs + self.C(context)
+            state = self.last(gates, state)
+            # The readout of the paper reads s_{i-1}, the conditional GRU's s_i.
+            states.append(before if self.first is None else state)
         read = torch.cat([torch.stack(states, 1), embedded, torch.stack(contexts, 1)], -1)
         first, second = self.readout(read[target != PAD]).chunk(2, -1)
         return self.W_o(torch.maximum(first, second))
 
     def energies(self, state: Tensor, keys: Tensor) -> Tensor:
         """State [B, H] and keys [B, S, A] -> e_ij, [B, S]."""
-        query = state if self.score == "dot" else self.W_a(state)
+        if self.score == "uniform":
+            return keys.new_zeros(keys.shape[:2])
+        query = self.W_a(state) if hasattr(self, "W_a") else state
         if self.score == "additive":
             return torch.tanh(query[:, None] + keys) @ self.v_a
         return torch.bmm(keys, query[:, :, None])[:, :, 0]
-
-    def step(self, inputs: Tensor, state: Tensor) -> Tensor:
-        """The gates' inputs [B, 3H] and the state before [B, H] -> the state [B, H]."""
-        H = state.shape[1]
-        recurrent = self.U(state)
-        reset, update = torch.sigmoid(inputs[:, : 2 * H] + recurrent[:, : 2 * H]).chunk(2, -1)
-        proposal = torch.tanh(inputs[:, 2 * H :] + reset * (recurrent[:, 2 * H :] + self.b_u))
-        return torch.lerp(proposal, state, update)
 
     def load(self, params: dict[str, Any]) -> None:
         """Takes the parameters of `seq2seq.Seq2Seq`, with the score that they have."""
@@ -94,16 +115,21 @@ class Seq2Seq(nn.Module):
             self.source_embedding.weight: params["source_embedding"],
             self.target_embedding.weight: params["target_embedding"],
             self.W_s.weight: params["decoder"]["W_s_0"].T,
-            self.W.weight: gates["W"].T,
-            self.W.bias: gates["b"],
-            self.C.weight: gates["C"].T,
-            self.U.weight: gates["U"].T,
-            self.b_u: gates["b_u"],
+            self.last.U.weight: gates["U"].T,
+            self.last.b_u: gates["b_u"],
             self.readout.weight: np.concatenate([readout[n] for n in ("U_o", "V_o", "C_o")]).T,
             self.readout.bias: readout["b_o"],
             self.W_o.weight: params["W_o"].T,
             self.W_o.bias: params["b_w"],
         }
+        by_word = gates
+        if self.first is None:
+            into[self.C.weight] = gates["C"].T
+        else:
+            by_word = cell["transition"]
+            into |= {self.C.weight: gates["W"].T, self.C.bias: gates["b"]}
+            into |= {self.first.U.weight: by_word["U"].T, self.first.b_u: by_word["b_u"]}
+        into |= {self.W.weight: by_word["W"].T, self.W.bias: by_word["b"]}
         score = cell["attention"].get("score", {})
         for name, values in score.items():
             parameter = getattr(self, name)
