@@ -41,12 +41,12 @@ class Pass(NamedTuple):
 def main() -> None:
     """Measures, compares and prints."""
     arguments = parse_arguments()
-    decode = {
-        "beam_size": arguments.beam_size,
-        "length_penalty": arguments.length_penalty,
-        "batch_size": arguments.batch_size,
+    settings = {
+        "decode.beam_size": arguments.beam_size,
+        "decode.length_penalty": arguments.length_penalty,
+        "decode.batch_size": arguments.batch_size,
     }
-    run = open_run(Path(arguments.workdir), parse_selection(arguments.checkpoint), decode)
+    run = open_run(Path(arguments.workdir), parse_selection(arguments.checkpoint), settings)
     sentences = read_sentences(run, arguments.text, arguments.sentences or None)
     store = TokenStore.from_pairs([(ids, []) for ids in sentences])
     contenders: dict[str, Callable[[], list[tuple[list[int], float]]]] = {}

@@ -48,12 +48,12 @@ def main() -> None:
     if not toolkit_commands.has(arguments.joeynmt, "joeynmt"):
         raise SystemExit(f"--joeynmt={arguments.joeynmt}: it can't import joeynmt; see --help")
     keep_freed_memory()  # as launch.py does
-    decode = {
-        "beam_size": arguments.beam_size,
-        "length_penalty": "average",
-        "batch_size": arguments.batch_size,
+    settings = {
+        "decode.beam_size": arguments.beam_size,
+        "decode.length_penalty": "average",
+        "decode.batch_size": arguments.batch_size,
     }
-    run = open_run(Path(arguments.workdir), parse_selection(arguments.checkpoint), decode)
+    run = open_run(Path(arguments.workdir), parse_selection(arguments.checkpoint), settings)
     sentences = read_sentences(run, arguments.text)
     with tempfile.TemporaryDirectory() as directory:
         contenders = {
@@ -112,7 +112,7 @@ def in_joeynmt(
         "load_model": str(directory / "model" / "latest.ckpt"),
         "beam_size": arguments.beam_size,
         "beam_alpha": 1.0,  # the nearest to a score a token
-        "batch_size": arguments.batch_size,
+        "decode.batch_size": arguments.batch_size,
     }
     path = toolkit_commands.write_settings(directory / "decoding.yaml", settings)
     output = directory / "output"

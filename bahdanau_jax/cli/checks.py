@@ -1,7 +1,7 @@
 """What can be known to be wrong before JAX is imported; no flag or field is ignored silently."""
 
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from bahdanau_jax.cli.command_line import CommandLine
 from bahdanau_jax.cli.flags import FLAGS
@@ -17,18 +17,22 @@ from bahdanau_jax.workdir.selection import Selection, parse_selection
 RANKING = ("decode.length_penalty", "decode.length_penalty_alpha", "decode.coverage_penalty")
 
 
+# The one field of `evaluation` that another evaluation of the same outputs may set otherwise.
+TOKENIZE = "evaluation.tokenize"
+
+
 class Task(NamedTuple):
     """What a mode works with, beside its own flags.
 
     Attributes:
       config: of a run that is to be trained or explained; of no other mode.
       checkpoint: of a trained run.
-      decode: fields of `config.decode`, by name, that replace those of a trained run.
+      settings: fields of the configuration, by path, that replace those of a trained run.
     """
 
     config: Config | None = None
     checkpoint: Selection = "best"
-    decode: dict[str, Any] = {}  # noqa: RUF012 (nobody changes it)
+    settings: dict[str, Value] = {}  # noqa: RUF012 (nobody changes it)
 
 
 def check(line: CommandLine) -> Task:
@@ -51,7 +55,7 @@ def check(line: CommandLine) -> Task:
             raise InputError(f"--mode=compare reads finished runs; leave out --config.{path}")
         return Task()
     checkpoint = parse_selection(line.values["checkpoint"])
-    return Task(None, checkpoint, _decode_fields(line))
+    return Task(None, checkpoint, _settings(line))
 
 
 def check_seed(line: CommandLine, config: Config, given: Iterable[str]) -> None:
@@ -89,14 +93,16 @@ def check_given(line: CommandLine, configs: Sequence[Config], swept: Iterable[st
         check_seed(line, config, (*line.fields, *swept))
 
 
-def _decode_fields(line: CommandLine) -> dict[str, Value]:
-    """Returns the fields of `decode` that the command line sets, by name."""
+def _settings(line: CommandLine) -> dict[str, Value]:
+    """Returns what the command line sets of a run that is trained, by path."""
     given: dict[str, Value] = {}
     for path, value in line.fields.items():
-        if not path.startswith("decode."):
+        read = path.startswith("decode.") or (path == TOKENIZE and line.mode == "evaluate")
+        if not read:
+            others = f" and {TOKENIZE}" if line.mode == "evaluate" else ""
             raise InputError(
-                "this mode takes the configuration from the workdir, all but its fields decode.…; "
-                f"leave out --config.{path}={text_of(value)}"
+                "this mode takes the configuration from the workdir, all but its fields decode.…"
+                f"{others}; leave out --config.{path}={text_of(value)}"
             )
         if line.mode in ("score", "align") and path != "decode.batch_size":
             raise InputError(
@@ -111,7 +117,7 @@ def _decode_fields(line: CommandLine) -> dict[str, Value]:
             given[flag.field] = line.values[flag.name]
     if given or line.values["replace_unk"]:
         _check_decoding(line, with_values(workdir.read_config(line.directory), given), given)
-    return {path.removeprefix("decode."): value for path, value in given.items()}
+    return given
 
 
 def _check_decoding(line: CommandLine, config: Config, given: Iterable[str]) -> None:

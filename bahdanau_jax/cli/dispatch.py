@@ -48,7 +48,7 @@ def _explain(line: CommandLine, task: Task) -> None:
 
 
 def _evaluate(line: CommandLine, task: Task) -> None:
-    run = open_run(line.directory, task.checkpoint, task.decode)
+    run = open_run(line.directory, task.checkpoint, task.settings)
     flag = line.values
     evaluate(run, line.directory, flag["split"], flag["gold"], _base(flag), task.checkpoint)
 
@@ -61,19 +61,19 @@ def _translate(line: CommandLine, task: Task) -> None:
         lexicon = read_lexicon(flag["lexicon"]) if flag["lexicon"] else {}
     files = Files(flag["input"], flag["output"], flag["prefixes"], flag["alignments"])
     wanted = Wanted(flag["nbest"], lexicon, files.alignment_format(flag["alignment_format"]))
-    translate_files(members, task.decode, wanted, files)
+    translate_files(members, task.settings, wanted, files)
 
 
 def _score(line: CommandLine, task: Task) -> None:
     flag = line.values
-    run = open_run(line.directory, task.checkpoint, task.decode)
+    run = open_run(line.directory, task.checkpoint, task.settings)
     texts = given_texts(run, line.directory, flag["source"], flag["target"], flag["split"])
     score(run, texts.pairs, sys.stdout)
 
 
 def _align(line: CommandLine, task: Task) -> None:
     flag = line.values
-    run = open_run(line.directory, task.checkpoint, task.decode)
+    run = open_run(line.directory, task.checkpoint, task.settings)
     texts = given_texts(run, line.directory, flag["source"], flag["target"], flag["split"])
     if flag["gold"]:
         texts = texts.with_gold(run, flag["gold"], _base(flag))

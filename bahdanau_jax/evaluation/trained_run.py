@@ -6,7 +6,6 @@ Several runs may serve as one model, an ensemble.
 import dataclasses
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -17,6 +16,7 @@ from bahdanau_jax.data.pipeline import Data, EvaluationSplit, open_data
 from bahdanau_jax.data.vocabularies import Vocabularies
 from bahdanau_jax.errors import InputError
 from bahdanau_jax.evaluation.evaluator import Evaluator
+from bahdanau_jax.fields import Value
 from bahdanau_jax.model.seq2seq import Seq2Seq, initial_params
 from bahdanau_jax.runtime import devices
 from bahdanau_jax.validation import validate
@@ -54,20 +54,21 @@ def make_model(config: Config, vocabularies: Vocabularies) -> Seq2Seq:
 
 
 def open_run(
-    directory: Path, which: Selection = "best", decode: Mapping[str, Any] | None = None
+    directory: Path, which: Selection = "best", settings: Mapping[str, Value] | None = None
 ) -> TrainedRun:
     """Reads a trained model from a workdir.
 
     Args:
       directory: the workdir.
       which: the checkpoint: `best`, `latest`, a step, or an `Average` of the newest.
-      decode: fields of `config.decode`, by name, that replace those of the run.
+      settings: fields of the configuration, by path, that replace those of the run: of `decode`
+        and `evaluation`, which no parameter depends on.
 
     Raises:
       InputError: there is no run, no good checkpoint, or not the vocabulary that it had.
     """
     config, run = workdir.read_config(directory), manifest.identify(directory)
-    config.decode = dataclasses.replace(config.decode, **(decode or {}))
+    config = fields.with_values(config, settings or {})
     validate(config)
     vocabularies = Vocabularies.load(directory / "vocabulary")
     manifest.check_fingerprints(directory, {"vocabularies": vocabularies.fingerprint})
@@ -80,7 +81,7 @@ def open_run(
 
 
 def open_ensemble(
-    members: list[tuple[Path, Selection]], decode: Mapping[str, Any] | None = None
+    members: list[tuple[Path, Selection]], settings: Mapping[str, Value] | None = None
 ) -> TrainedRun:
     """Reads several runs, or several checkpoints of a run, as one model that translates.
 
@@ -89,7 +90,7 @@ def open_ensemble(
 
     Args:
       members: workdir and checkpoint of each, as `open_run` takes them; at least one.
-      decode: fields of `config.decode`, by name, that replace those of the first run.
+      settings: as of `open_run`; they replace those of the first run.
 
     Returns:
       The run; its parameters are stacked where there are several members.
@@ -97,7 +98,7 @@ def open_ensemble(
     Raises:
       InputError: as `open_run`; or the members aren't of one configuration and vocabulary.
     """
-    first, *others = (open_run(directory, which, decode) for directory, which in members)
+    first, *others = (open_run(directory, which, settings) for directory, which in members)
     if not others:
         return first
     for (directory, _), other in zip(members[1:], others, strict=True):

@@ -5,7 +5,7 @@ import dataclasses
 import tempfile
 from pathlib import Path
 
-from bahdanau_jax.config import DecodeConfig
+from bahdanau_jax.config import Config
 from bahdanau_jax.evaluation import tokenizers
 from bahdanau_jax.evaluation.gold_comparison import with_gold
 from bahdanau_jax.evaluation.trained_run import TrainedRun, open_run_split
@@ -51,7 +51,7 @@ def evaluate(
     if gold is not None:
         split = with_gold(run, split, gold, base)
     place = directory
-    if other := _other(read_config(directory).decode, run.config.decode, checkpoint):
+    if other := _other(read_config(directory), run.config, checkpoint):
         place = directory / OTHERWISE / other
         say(f"not the settings of the run itself: outputs and figures go to {place}")
     with contextlib.ExitStack() as stack:
@@ -75,14 +75,16 @@ def _cannot_be_written(place: Path) -> str | None:
     return None
 
 
-def _other(own: DecodeConfig, used: DecodeConfig, checkpoint: Selection) -> str:
+def _other(own: Config, used: Config, checkpoint: Selection) -> str:
     """Returns what differs from a run's own settings, as a folder's name; empty if nothing does."""
-    before = dataclasses.asdict(own)
+    before = dataclasses.asdict(own.decode)
     parts = [
         f"{field}={value}"
-        for field, value in dataclasses.asdict(used).items()
+        for field, value in dataclasses.asdict(used.decode).items()
         if value != before[field] and field not in SIZES
     ]
+    if used.evaluation.tokenize != own.evaluation.tokenize:
+        parts.append(f"tokenize={used.evaluation.tokenize}")
     if isinstance(checkpoint, Average):
         parts.append(f"checkpoint=average:{checkpoint.count}")
     elif checkpoint != "best":

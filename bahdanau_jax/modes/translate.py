@@ -11,7 +11,7 @@ import itertools
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple, TextIO
+from typing import BinaryIO, NamedTuple, TextIO
 
 from bahdanau_jax.data.corpus import normalize, source_text
 from bahdanau_jax.data.gold_links import format_line
@@ -24,6 +24,7 @@ from bahdanau_jax.evaluation.given_pairs import CHUNK
 from bahdanau_jax.evaluation.trained_run import TrainedRun, open_ensemble
 from bahdanau_jax.evaluation.unfamiliar import Unfamiliar
 from bahdanau_jax.evaluation.word_alignment import WordAlignment, word_alignment
+from bahdanau_jax.fields import Value
 from bahdanau_jax.lines import InOrder, chunks, one_column, open_input, open_output, read_lines
 from bahdanau_jax.terminal import Counter, counted
 from bahdanau_jax.workdir.selection import Selection
@@ -71,13 +72,16 @@ class Files(NamedTuple):
 
 
 def translate_files(
-    members: list[tuple[Path, Selection]], decode: Mapping[str, Any], wanted: Wanted, files: Files
+    members: list[tuple[Path, Selection]],
+    settings: Mapping[str, Value],
+    wanted: Wanted,
+    files: Files,
 ) -> None:
     """Translates the lines of a file with one trained run, or with several as one model.
 
     Args:
       members: workdir and checkpoint of each.
-      decode: fields of `config.decode`, by name, that replace those of the first run.
+      settings: fields of `decode`, by path, that replace those of the first run.
       wanted: what is written of each line.
       files: where lines come from and go to.
 
@@ -89,7 +93,7 @@ def translate_files(
         raise InputError("--output and --alignments name the same file; give each its own")
     with contextlib.ExitStack() as stack:
         lines = stack.enter_context(open_input(files.input))
-        run = open_ensemble(members, decode)
+        run = open_ensemble(members, settings)
         out = stack.enter_context(open_output(files.output))
         alignments = prefixes = None
         if files.alignments:

@@ -288,7 +288,7 @@ def test_a_trained_run_refuses_what_its_search_would_not_read(tmp_path):
 
     def answer(*arguments):
         try:
-            return checks.check(parse(["launch.py", place, *arguments])).decode
+            return checks.check(parse(["launch.py", place, *arguments])).settings
         except InputError as error:
             return str(error)
 
@@ -296,18 +296,39 @@ def test_a_trained_run_refuses_what_its_search_would_not_read(tmp_path):
     assert "has no alpha" in answer(evaluate, "--length_penalty_alpha=1")
     assert "nothing to rank" in answer(evaluate, "--length_penalty=none")
     assert "nothing to rank" in answer(translate, "--coverage_penalty=0.2")
-    assert answer(translate, "--length_penalty=none", "--nbest=1") == {"length_penalty": "none"}
+    assert answer(translate, "--length_penalty=none", "--nbest=1") == {
+        "decode.length_penalty": "none"
+    }
     assert answer(evaluate, "--length_penalty=none", "--beam_size=2") == {
-        "beam_size": 2,
-        "length_penalty": "none",
+        "decode.beam_size": 2,
+        "decode.length_penalty": "none",
     }
     assert "samples, without a beam" in answer(translate, "--temperature=1", "--beam_size=2")
-    assert answer("--mode=score", "--config.decode.batch_size=3") == {"batch_size": 3}
+    assert answer("--mode=score", "--config.decode.batch_size=3") == {"decode.batch_size": 3}
     never = [translate, "--suppress_unk=true", "--replace_unk"]
     assert "--replace_unk has no effect: decode.suppress_unk=true" in answer(*never)
-    assert answer(*never, "--prefixes=p") == {"suppress_unk": True}
-    assert answer(*never[:2]) == {"suppress_unk": True}
+    assert answer(*never, "--prefixes=p") == {"decode.suppress_unk": True}
+    assert answer(*never[:2]) == {"decode.suppress_unk": True}
     assert answer(translate, "--replace_unk") == {}
+
+
+def test_an_evaluation_may_tokenise_otherwise(tmp_path):
+    config = parse(["launch.py"]).config()
+    config.evaluation.metrics, config.train.metric = "bleu", "nll_per_token"
+    workdir.write_config(tmp_path, config)
+    given = [f"--workdir={tmp_path}", "--config.evaluation.tokenize=zh"]
+    evaluate = parse(["launch.py", "--mode=evaluate", *given])
+    assert checks.check(evaluate).settings == {"evaluation.tokenize": "zh"}
+    with pytest.raises(InputError, match=r"leave out --config.evaluation.tokenize=zh"):
+        checks.check(parse(["launch.py", "--mode=score", *given]))
+    with pytest.raises(InputError, match=r"leave out --config.evaluation.metrics=bleu"):
+        checks.check(
+            parse(["launch.py", "--mode=evaluate", *given, "--config.evaluation.metrics=bleu"])
+        )
+    config.evaluation.metrics = "error_rate"
+    workdir.write_config(tmp_path, config)
+    with pytest.raises(InputError, match="BLEU alone is tokenised"):
+        checks.check(evaluate)
 
 
 def outcome(arguments):

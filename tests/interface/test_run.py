@@ -33,7 +33,7 @@ def run(trained):
 @pytest.mark.parametrize("beam", [1, 3])
 def test_texts_are_those_of_the_command_line(run, trained, beam):
     out = io.StringIO()
-    opened = open_run(trained.directory, decode={"beam_size": beam})
+    opened = open_run(trained.directory, settings={"decode.beam_size": beam})
     translate(opened, io.BytesIO("\n".join(TEXTS).encode()), out)
     made = list(run.translate(TEXTS, beam_size=beam))
     assert [each.text for each in made] == out.getvalue().splitlines()

@@ -18,7 +18,7 @@ SOURCES = ["fed", "", "cafe", "   ", "bead", " ", "\u2003", "decaf", "a b", " fe
 BLANK = [number for number, source in enumerate(SOURCES) if not source.strip()]
 
 
-@pytest.fixture(scope="module", params=[{}, {"temperature": 1.0}, {"beam_size": 3}])
+@pytest.fixture(scope="module", params=[{}, {"decode.temperature": 1.0}, {"decode.beam_size": 3}])
 def run(trained, request):
     return open_run(trained.directory, "best", request.param)
 

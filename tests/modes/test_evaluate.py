@@ -16,17 +16,24 @@ def directory(trained, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("checkpoint", "decode", "folder"),
+    ("checkpoint", "settings", "folder"),
     [
-        ("best", {"temperature": 3.0}, "temperature=3.0"),
-        ("best", {"beam_size": 2, "length_penalty": "none"}, "beam_size=2,length_penalty=none"),
+        ("best", {"decode.temperature": 3.0}, "temperature=3.0"),
+        (
+            "best",
+            {"decode.beam_size": 2, "decode.length_penalty": "none"},
+            "beam_size=2,length_penalty=none",
+        ),
         ("latest", {}, "checkpoint=latest"),
-        (Average(2), {"batch_size": 5}, "checkpoint=average:2"),
+        ("best", {"evaluation.tokenize": "char"}, "tokenize=char"),
+        (Average(2), {"decode.batch_size": 5}, "checkpoint=average:2"),
     ],
 )
-def test_outputs_of_other_settings_leave_the_runs_own_alone(directory, checkpoint, decode, folder):
+def test_outputs_of_other_settings_leave_the_runs_own_alone(
+    directory, checkpoint, settings, folder
+):
     before = [tree_hash(directory / name) for name in OWN]
-    evaluate(open_run(directory, checkpoint, decode), directory, "test", checkpoint=checkpoint)
+    evaluate(open_run(directory, checkpoint, settings), directory, "test", checkpoint=checkpoint)
     assert [tree_hash(directory / name) for name in OWN] == before
     place = directory / OTHERWISE / folder
     assert {path.name for path in place.iterdir()} == set(OWN)
@@ -36,7 +43,7 @@ def test_outputs_of_other_settings_leave_the_runs_own_alone(directory, checkpoin
 def test_outputs_of_the_runs_own_settings_are_its_own(directory):
     written = (directory / "outputs" / "test.txt").read_bytes()
     (directory / "outputs" / "test.txt").unlink()
-    evaluate(open_run(directory, "best", {"batch_size": 3}), directory, "test")
+    evaluate(open_run(directory, "best", {"decode.batch_size": 3}), directory, "test")
     assert (directory / "outputs" / "test.txt").read_bytes() == written
     assert not (directory / OTHERWISE).exists()
 

@@ -278,7 +278,7 @@ def test_each_line_has_its_own_prefix_and_none_may_be_missing_or_left(run):
 
 def test_an_ensemble_of_the_same_model_translates_as_the_model(run, trained):
     members: list[tuple[Path, Selection]] = [(trained.directory, "best")] * 3
-    ensemble = open_ensemble(members, {"beam_size": 2, "batch_size": 8})
+    ensemble = open_ensemble(members, {"decode.beam_size": 2, "decode.batch_size": 8})
     single = with_decode(run, beam_size=2, batch_size=8)
     assert translated(ensemble, TEXT, Wanted(2)) == translated(single, TEXT, Wanted(2))
 
@@ -306,8 +306,10 @@ def test_an_average_is_the_mean_of_the_newest_checkpoints(trained):
 
 
 def test_decoding_fields_replace_those_of_the_run(run, trained):
-    changed = open_run(trained.directory, "best", {"beam_size": 7, "length_penalty": "none"})
+    changed = open_run(
+        trained.directory, "best", {"decode.beam_size": 7, "decode.length_penalty": "none"}
+    )
     assert changed.config.decode.beam_size == 7
     assert changed.config.model == run.config.model
     with pytest.raises(InputError, match=r"decode\.beam_size must be at least 1"):
-        open_run(trained.directory, "best", {"beam_size": 0})
+        open_run(trained.directory, "best", {"decode.beam_size": 0})
