@@ -317,6 +317,8 @@ def test_an_evaluation_may_tokenise_otherwise(tmp_path):
     config.evaluation.metrics, config.train.metric = "bleu", "nll_per_token"
     workdir.write_config(tmp_path, config)
     given = [f"--workdir={tmp_path}", "--config.evaluation.tokenize=zh"]
+    (tmp_path / "words").mkdir()
+    evaluate_words = ["launch.py", "--mode=evaluate", f"--workdir={tmp_path}/words"]
     evaluate = parse(["launch.py", "--mode=evaluate", *given])
     assert checks.check(evaluate).settings == {"evaluation.tokenize": "zh"}
     with pytest.raises(InputError, match=r"leave out --config.evaluation.tokenize=zh"):
@@ -326,9 +328,9 @@ def test_an_evaluation_may_tokenise_otherwise(tmp_path):
             parse(["launch.py", "--mode=evaluate", *given, "--config.evaluation.metrics=bleu"])
         )
     config.evaluation.metrics = "error_rate"
-    workdir.write_config(tmp_path, config)
+    workdir.write_config(tmp_path / "words", config)
     with pytest.raises(InputError, match="BLEU alone is tokenised"):
-        checks.check(evaluate)
+        checks.check(parse([*evaluate_words, given[1]]))
 
 
 def outcome(arguments):
