@@ -131,7 +131,11 @@ class ModelConfig:
 class DropoutConfig:
     """Probability that a component is zeroed, from 0 up to but not 1."""
 
+    source_words: float = 0.0  # of a whole source word, the end mark included
+    target_words: float = 0.0  # of a word y_{i-1} that the decoder reads; never the begin mark
     embedding: float = 0.0
+    layers: float = 0.0  # of what a layer hands to the one above, in encoder and decoder
+    states: float = 0.0  # of the state that a cell's recurrence reads; one mask for all its steps
     annotations: float = 0.0
     readout: float = 0.0
 

@@ -86,6 +86,10 @@ def ineffective(config: Config) -> dict[str, str]:
             f"train.schedule={train.schedule} waits for no evaluation here; use plateau and a "
             "smaller train.eval_every",
         ),
+        "train.dropout.layers": (
+            max(model.encoder.layers, model.decoder.layers) > 1,
+            "there is one layer; raise model.encoder.layers or model.decoder.layers",
+        ),
         "train.dropout.annotations": (
             attention.score != "fixed" or model.initial_state == "mean",
             f"{score} hands on the encoder's last states, and nothing reads the annotations; use "

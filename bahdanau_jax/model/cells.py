@@ -79,6 +79,10 @@ class RecurrentCell(nn.Module):
         added = context @ self.C
         return projected + (equations.layer_norm(added, self.gain_C) if self.layer_norm else added)
 
+    def _read(self, hidden: Array, kept: Array | None) -> Array:
+        """Returns the state as the recurrence reads it: under dropout, times `kept`."""
+        return hidden if kept is None else hidden * kept
+
     def _recurrent(self, state: Array, first: int, last: int) -> Array:
         """Returns the state's part of gates `first` to `last`: `float32[B, (last - first) * H]`."""
         columns = slice(first * self.units, last * self.units)
@@ -95,7 +99,11 @@ class GRUBefore(RecurrentCell):
     GATES = 3
 
     def __call__(
-        self, state: CellState, projected: Array, context: Array | None = None
+        self,
+        state: CellState,
+        projected: Array,
+        context: Array | None = None,
+        kept: Array | None = None,
     ) -> CellState:
         """Takes one step.
 
@@ -103,15 +111,18 @@ class GRUBefore(RecurrentCell):
           state: (s_{i-1},), `float32[B, H]`.
           projected: what `project` returned for this step, `float32[B, 3H]`.
           context: c_i, `float32[B, context]`, or None.
+          kept: what s_{i-1} is multiplied by where U reads it, `float32[B, H]`, or None. What the
+            step carries over of s_{i-1} stays as it is (Gal and Ghahramani 2016, section 4.1).
 
         Returns:
           (s_i,), `float32[B, H]`.
         """
         (s,) = state
         inputs = self._inputs(projected, context)
-        gates = equations.gru_gates(inputs[:, : 2 * self.units], self._recurrent(s, 0, 2))
+        read = self._read(s, kept)
+        gates = equations.gru_gates(inputs[:, : 2 * self.units], self._recurrent(read, 0, 2))
         reset, update = jnp.split(gates, 2, axis=-1)
-        recurrent = self._recurrent(reset * s, 2, 3)
+        recurrent = self._recurrent(reset * read, 2, 3)
         proposal = equations.gru_proposal(inputs[:, 2 * self.units :], recurrent)
         return (equations.gru_before(s, update, proposal),)
 
@@ -127,12 +138,16 @@ class GRUAfter(RecurrentCell):
         self.b_u = self.param("b_u", self.initialize.bias, (self.units,))
 
     def __call__(
-        self, state: CellState, projected: Array, context: Array | None = None
+        self,
+        state: CellState,
+        projected: Array,
+        context: Array | None = None,
+        kept: Array | None = None,
     ) -> CellState:
         """Takes one step; arguments and result as for `GRUBefore`."""
         (s,) = state
         inputs = self._inputs(projected, context)
-        recurrent = self._recurrent(s, 0, 3)
+        recurrent = self._recurrent(self._read(s, kept), 0, 3)
         wide = 2 * self.units
         gates = equations.gru_gates(inputs[:, :wide], recurrent[:, :wide])
         reset, update = jnp.split(gates, 2, axis=-1)
@@ -151,11 +166,16 @@ class LSTM(RecurrentCell):
         return (hidden, jnp.zeros_like(hidden))
 
     def __call__(
-        self, state: CellState, projected: Array, context: Array | None = None
+        self,
+        state: CellState,
+        projected: Array,
+        context: Array | None = None,
+        kept: Array | None = None,
     ) -> CellState:
         """Takes one step; `state` is (hidden, memory), `projected` is `float32[B, 4H]`."""
         hidden, memory = state
-        gates = self._inputs(projected, context) + self._recurrent(hidden, 0, 4)
+        recurrent = self._recurrent(self._read(hidden, kept), 0, 4)
+        gates = self._inputs(projected, context) + recurrent
         return equations.lstm(memory, gates)
 
 

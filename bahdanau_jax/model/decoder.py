@@ -4,7 +4,7 @@ Bahdanau et al. 2014, section 3.1 and appendix A.2.2; Luong et al. 2015, section
 the query says which: previous (Bahdanau), intermediate (conditional GRU), current (Luong).
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import flax.linen as nn
 import jax.numpy as jnp
@@ -14,6 +14,7 @@ from bahdanau_jax.config import ModelConfig
 from bahdanau_jax.model import equations, kernels
 from bahdanau_jax.model.attention import Attention, Memory
 from bahdanau_jax.model.cells import CellState, GRUAfter, RecurrentCell, make_cell
+from bahdanau_jax.model.dropout import Noise, Place, dropout, is_off, state_factors
 from bahdanau_jax.model.initialization import initialization
 from bahdanau_jax.model.kernels import decoder_loop
 from bahdanau_jax.model.scores import score_class
@@ -35,6 +36,14 @@ class StepOutput(NamedTuple):
     context: Array  # c_i, float32[B, C]
     alignment: Array  # α_ij, float32[B, S]
     attentional: Array | None  # h̃_i, float32[B, R], where it is fed to the next step
+
+
+class Kept(NamedTuple):
+    """What dropout inside the decoder multiplies by: 0 or 1 / (1 - rate); None drops nothing."""
+
+    layers: tuple[Array | None, ...]  # what each upper layer reads, float32[B, H] of each step
+    states: tuple[Array | None, ...]  # what each layer's recurrence reads of its state
+    transition: Array | None  # the same of the cell that reads the word, where there is one
 
 
 class AttentionCell(nn.Module):
@@ -80,7 +89,7 @@ class AttentionCell(nn.Module):
         return equations.attentional_vector(jnp.concatenate([context, state], axis=-1) @ self.W_c)
 
     def __call__(
-        self, state: DecoderState, projected: Array, memory: Memory
+        self, state: DecoderState, projected: Array, memory: Memory, kept: Kept | None = None
     ) -> tuple[DecoderState, StepOutput]:
         """Takes one step.
 
@@ -88,6 +97,7 @@ class AttentionCell(nn.Module):
           state: what the step before left.
           projected: what `project` returned for y_{i-1}, `float32[B, gates * H]`.
           memory: the source sentences.
+          kept: dropout's factors; None for no dropout.
 
         Returns:
           The state after the step, and what the readout needs.
@@ -97,14 +107,15 @@ class AttentionCell(nn.Module):
         match config.attention.query:
             case "previous":  # c_i from s_{i-1}; then s_i = f(s_{i-1}, y_{i-1}, c_i)
                 context, alignment = self._attend(before, memory, state)
-                cells = self._layers(state.cells, projected, context)
+                cells = self._layers(state.cells, projected, context, kept)
             case "intermediate":  # s'_i = f_1(s_{i-1}, y_{i-1}); c_i from it; s_i = f_2(s'_i, c_i)
-                between = self.transition(state.cells[0], projected)
+                factor = None if kept is None else kept.transition
+                between = self.transition(state.cells[0], projected, None, factor)
                 context, alignment = self._attend(between[0], memory, state)
                 gates = self.cell[0].project(context)
-                cells = self._layers((between, *state.cells[1:]), gates, None)
+                cells = self._layers((between, *state.cells[1:]), gates, None, kept)
             case _:  # s_i = f(s_{i-1}, [y_{i-1} ; c_{i-1} or h̃_{i-1}]); c_i from s_i
-                cells = self._layers(state.cells, projected, state.fed)
+                cells = self._layers(state.cells, projected, state.fed, kept)
                 context, alignment = self._attend(self._output(cells), memory, state)
         top = self._output(cells)  # s_i
         attentional = self.attentional(context, top) if config.feeding == "attentional" else None
@@ -118,12 +129,20 @@ class AttentionCell(nn.Module):
         return self.attention(query, memory, state.step, state.coverage)
 
     def _layers(
-        self, states: tuple[CellState, ...], projected: Array, context: Array | None
+        self,
+        states: tuple[CellState, ...],
+        projected: Array,
+        context: Array | None,
+        kept: Kept | None,
     ) -> tuple[CellState, ...]:
         """Steps every layer, the lowest first; each reads the output of those below."""
-        new = (self.cell[0](states[0], projected, context),)
-        for cell, below in zip(self.cell[1:], states[1:], strict=True):
-            new += (cell(below, cell.project(self._output(new))),)
+        if kept is None:
+            kept = Kept((None,) * (len(states) - 1), (None,) * len(states), None)
+        new = (self.cell[0](states[0], projected, context, kept.states[0]),)
+        for layer, cell in enumerate(self.cell[1:], 1):
+            read, factor = self._output(new), kept.layers[layer - 1]
+            read = read if factor is None else read * factor
+            new += (cell(states[layer], cell.project(read), None, kept.states[layer]),)
         return new
 
     def _output(self, cells: tuple[CellState, ...]) -> Array:
@@ -192,33 +211,61 @@ class Decoder(nn.Module):
         states = tuple(cell.initial_state(s) for cell, s in zip(cells, hidden, strict=True))
         return DecoderState(states, jnp.zeros((), jnp.int32), coverage, fed)
 
-    def __call__(self, memory: Memory, embedded: Array) -> StepOutput:
+    def __call__(self, memory: Memory, embedded: Array, noise: Noise | None = None) -> StepOutput:
         """Runs over all target words at once (teacher forcing).
 
         Args:
           memory: the source sentences.
           embedded: E y_{i-1}, time-major, `float32[T, B, E]`.
+          noise: the randomness of dropout between layers and of states; None for none.
 
         Returns:
           The outputs of all steps, each with a leading axis T.
         """
         projected = self.attention_cell.project(embedded)
         start = self.initial_state(memory)
-        if covers(self.config) and kernels.may_run("decoder_loop", self.config.kernels):
+        kept = self._kept(noise, len(embedded), embedded.dtype)
+        runs = kept is None and kernels.may_run("decoder_loop", self.config.kernels)
+        if runs and covers(self.config):
             return self._complete(self._recur(start, projected, memory))
         # A scan sums the gradients of what every step reads in the type that the steps read.
         memory = memory._replace(
             annotations=memory.annotations.astype(memory.final.dtype),
             keys=memory.keys.astype(memory.final.dtype),
         )
+        axes: Any = (0, nn.broadcast, nn.broadcast)
+        by_step = nn.broadcast if kept is None else Kept(*axes)
         scan = nn.scan(
             AttentionCell.__call__,
             variable_broadcast="params",
             split_rngs={"params": False},
-            in_axes=(0, nn.broadcast),  # pyright: ignore[reportArgumentType]
+            in_axes=(0, nn.broadcast, by_step),  # pyright: ignore[reportArgumentType]
         )
-        _, outputs = scan(self.attention_cell, start, projected, memory)
+        _, outputs = scan(self.attention_cell, start, projected, memory, kept)
         return self._complete(outputs)
+
+    def _kept(self, noise: Noise | None, steps: int, dtype: Any) -> Kept | None:
+        """Returns dropout's factors, those of layers for all steps; None where nothing drops."""
+        if noise is None:
+            return None
+        units, numbers = self.config.decoder.units, range(self.config.decoder.layers)
+
+        def of_states(place: int) -> Array | None:
+            return state_factors(units, noise.rates.states, noise, place, dtype)
+
+        layers: list[Array | None] = [None] * (len(numbers) - 1)
+        if not is_off(noise.rates.layers):
+            ones = jnp.ones((steps, len(noise.seeds), units), dtype)
+            layers = [
+                dropout(ones, noise.rates.layers, noise, Place.DECODER_LAYERS.of_layer(layer))
+                for layer in numbers[1:]
+            ]
+        states = [of_states(Place.DECODER_STATES.of_layer(layer)) for layer in numbers]
+        if all(factor is None for factor in (*layers, *states)):
+            return None
+        apart = self.config.attention.query == "intermediate"
+        transition = of_states(Place.TRANSITION_STATES) if apart else None
+        return Kept(tuple(layers), tuple(states), transition)
 
     def step(
         self, state: DecoderState, memory: Memory, embedded: Array

@@ -4,7 +4,7 @@ The number of devices, and which device holds an example, change no mask.
 """
 
 import enum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -18,12 +18,28 @@ class Place(enum.IntEnum):
     TARGET_EMBEDDING = 1
     ANNOTATIONS = 2
     READOUT = 3
+    SOURCE_WORDS = 4
+    TARGET_WORDS = 5
+    ENCODER_LAYERS = 6
+    DECODER_LAYERS = 7
+    FORWARD_STATES = 8
+    BACKWARD_STATES = 9
+    DECODER_STATES = 10
+    TRANSITION_STATES = 11
+
+    def of_layer(self, layer: int) -> int:
+        """Returns the place of the same kind in a layer, counted from 0."""
+        return self + 32 * layer
 
 
 class Rates(NamedTuple):
     """Probabilities that a component is zeroed, from 0 up to but not 1."""
 
+    source_words: "float | VaryingRate" = 0.0
+    target_words: "float | VaryingRate" = 0.0
     embedding: "float | VaryingRate" = 0.0
+    layers: "float | VaryingRate" = 0.0
+    states: "float | VaryingRate" = 0.0
     annotations: "float | VaryingRate" = 0.0
     readout: "float | VaryingRate" = 0.0
 
@@ -62,21 +78,74 @@ def varying_rate(rate: float) -> VaryingRate:
     return VaryingRate(jnp.uint32(_threshold(rate)), jnp.float32(1.0 - rate))
 
 
-def dropout(x: Array, rate: float | VaryingRate, noise: Noise | None, place: Place) -> Array:
+def dropout(x: Array, rate: float | VaryingRate, noise: Noise | None, place: int) -> Array:
     """Zeroes components at random and divides the rest by the probability of keeping them.
 
     Args:
       x: time-major, `float32[T, B, N]`.
       rate: probability of zero.
       noise: the step's randomness; None returns `x` as it is.
-      place: which dropout this is.
+      place: a `Place`, or one of a layer: which dropout this is.
 
     Returns:
       `float32[T, B, N]`, of the same expectation as `x`.
     """
-    if noise is None or rate == 0.0:
+    return x if noise is None else _dropped(x, rate, noise, place, x.shape[0], x.shape[2])
+
+
+def word_dropout(x: Array, rate: float | VaryingRate, noise: Noise | None, place: int) -> Array:
+    """Zeroes whole words at random and divides the others by the probability of keeping them.
+
+    Each position is drawn for itself, and the rest is scaled, as in Nematus (Sennrich and Zhang
+    2019, section 3.1). Gal and Ghahramani 2016, section 4.2, drop every occurrence of a word in
+    the sentence at once.
+
+    Args:
+      x: embedded words, time-major, `float32[T, B, E]`.
+      rate: probability that a word is zeroed.
+      noise: the step's randomness; None returns `x` as it is.
+      place: which dropout this is.
+
+    Returns:
+      `float32[T, B, E]`, of the same expectation as `x`.
+    """
+    return x if noise is None else _dropped(x, rate, noise, place, x.shape[0], 1)
+
+
+def state_factors(
+    size: int, rate: float | VaryingRate, noise: Noise | None, place: int, dtype: Any = jnp.float32
+) -> Array | None:
+    """Returns what a recurrence's state is multiplied by at every step of a sentence.
+
+    Gal and Ghahramani 2016, section 4.1: one mask for all steps.
+
+    Args:
+      size: H, components of the state.
+      rate: probability that a component is zero.
+      noise: the step's randomness; None for none.
+      place: which dropout this is.
+      dtype: of the result.
+
+    Returns:
+      0 or 1 / (1 - rate), `float32[B, H]`; None where nothing is dropped.
+    """
+    if noise is None or is_off(rate):
+        return None
+    ones = jnp.ones((1, noise.seeds.shape[0], size), dtype)
+    return _dropped(ones, rate, noise, place, 1, size)[0]
+
+
+def is_off(rate: float | VaryingRate) -> bool:
+    """Returns whether a rate is known to drop nothing."""
+    return not isinstance(rate, VaryingRate) and rate == 0.0
+
+
+def _dropped(
+    x: Array, rate: float | VaryingRate, noise: Noise, place: int, steps: int, size: int
+) -> Array:
+    """Drops what one random word each decides, of `[steps, B, size]`, in `x`, `[T, B, N]`."""
+    if is_off(rate):
         return x
-    steps, _, size = x.shape
     seeds = _mix(noise.seeds ^ jnp.uint32(0x9E3779B9 * (1 + place) % 2**32))
     element = jnp.arange(steps * size, dtype=jnp.uint32).reshape(steps, 1, size)
     # One integer hash an element fuses with the product below it. Threefry for every element made
@@ -88,7 +157,7 @@ def dropout(x: Array, rate: float | VaryingRate, noise: Noise | None, place: Pla
 
 
 def _threshold(rate: float) -> int:
-    """Returns how many of the 2^32 words are below it that zero a component."""
+    """Returns the threshold below which a random word of 32 bits zeroes its component."""
     return int(rate * 2**32)
 
 

@@ -12,6 +12,7 @@ from jax import Array
 from bahdanau_jax.config import ModelConfig
 from bahdanau_jax.model import kernels
 from bahdanau_jax.model.cells import GRUAfter, RecurrentCell, make_cell
+from bahdanau_jax.model.dropout import Noise, Place, dropout, state_factors
 from bahdanau_jax.model.kernels import gru
 
 
@@ -32,32 +33,53 @@ class Encoder(nn.Module):
         if encoder.bidirectional:
             self.backward = [make_cell(self.config, encoder.units, width) for width in widths]
 
-    def __call__(self, embedded: Array, mask: Array) -> tuple[Array, Array]:
+    def __call__(
+        self, embedded: Array, mask: Array, noise: Noise | None = None
+    ) -> tuple[Array, Array]:
         """Encodes a batch.
 
         Args:
           embedded: source embeddings, time-major, `float32[S, B, E]`.
           mask: `bool[S, B]`, True at real tokens.
+          noise: the randomness of dropout between layers and of states; None for none.
 
         Returns:
           The annotations, `float32[S, B, C]`, zero at padding; and the last states
           [→h at the last real token ; ←h at the first], `float32[B, C]`.
         """
         real = mask[:, :, None]
-        run = recur
-        if covers(self.config) and kernels.may_run("gru", self.config.kernels):
-            run = recur_by_kernel
         layer_input = annotations = embedded
         for layer, cell in enumerate(self.forward):
-            states = [run(cell, layer_input, mask, reverse=False)]
+            read = layer_input
+            if layer > 0 and noise is not None:
+                place = Place.ENCODER_LAYERS.of_layer(layer)
+                read = dropout(read, noise.rates.layers, noise, place)
+            states = [self._run(cell, read, mask, False, noise, layer)]
             if self.config.encoder.bidirectional:
-                states.append(run(self.backward[layer], layer_input, mask, reverse=True))
+                states.append(self._run(self.backward[layer], read, mask, True, noise, layer))
             annotations = jnp.concatenate(states, axis=-1)
             if self.config.residual and layer > 0:
                 annotations = annotations + layer_input
             annotations = jnp.where(real, annotations, 0.0)
             layer_input = annotations
         return annotations, self._last_states(annotations, mask)
+
+    def _run(
+        self,
+        cell: RecurrentCell,
+        inputs: Array,
+        mask: Array,
+        reverse: bool,
+        noise: Noise | None,
+        layer: int,
+    ) -> Array:
+        """Runs one direction of a layer: `float32[S, B, I]` to `float32[S, B, H]`."""
+        place = (Place.BACKWARD_STATES if reverse else Place.FORWARD_STATES).of_layer(layer)
+        rate = 0.0 if noise is None else noise.rates.states
+        kept = state_factors(cell.units, rate, noise, place, inputs.dtype)
+        if kept is None and covers(self.config) and kernels.may_run("gru", self.config.kernels):
+            return recur_by_kernel(cell, inputs, mask, reverse=reverse)
+        return recur(cell, inputs, mask, reverse=reverse, kept=kept)
 
     def _last_states(self, annotations: Array, mask: Array) -> Array:
         units = self.config.encoder.units
@@ -66,7 +88,9 @@ class Encoder(nn.Module):
         return jnp.concatenate([forward, annotations[0, :, units:]], axis=-1)
 
 
-def recur(cell: RecurrentCell, inputs: Array, mask: Array, *, reverse: bool) -> Array:
+def recur(
+    cell: RecurrentCell, inputs: Array, mask: Array, *, reverse: bool, kept: Array | None = None
+) -> Array:
     """Runs a cell over the real tokens, from the first or from the last.
 
     A padded step hands its state on unchanged. The state starts at zero, so the backward direction
@@ -77,14 +101,15 @@ def recur(cell: RecurrentCell, inputs: Array, mask: Array, *, reverse: bool) -> 
       inputs: `float32[S, B, I]`.
       mask: `bool[S, B]`.
       reverse: from the last token to the first.
+      kept: what the state is multiplied by where the cell reads it, `float32[B, H]`, or None.
 
     Returns:
       The hidden states, `float32[S, B, H]`; at padding they repeat a neighbour's.
     """
 
-    def step(cell, state, inputs):
+    def step(cell, state, inputs, kept):
         projected, real = inputs
-        new = cell(state, projected)
+        new = cell(state, projected, None, kept)
         state = jax.tree.map(lambda n, s: jnp.where(real[:, None], n, s), new, state)
         return state, state[0]
 
@@ -95,8 +120,9 @@ def recur(cell: RecurrentCell, inputs: Array, mask: Array, *, reverse: bool) -> 
         variable_broadcast="params",
         split_rngs={"params": False},
         reverse=reverse,
+        in_axes=(0, nn.broadcast),  # pyright: ignore[reportArgumentType]
     )
-    _, hidden = scan(cell, start, (cell.project(inputs), mask))
+    _, hidden = scan(cell, start, (cell.project(inputs), mask), kept)
     return hidden
 
 

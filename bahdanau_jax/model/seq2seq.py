@@ -11,7 +11,7 @@ from bahdanau_jax.config import ModelConfig
 from bahdanau_jax.model import equations, kernels
 from bahdanau_jax.model.attention import Memory
 from bahdanau_jax.model.decoder import Decoder, DecoderState, Readout
-from bahdanau_jax.model.dropout import Noise, Place, dropout
+from bahdanau_jax.model.dropout import Noise, Place, dropout, is_off, word_dropout
 from bahdanau_jax.model.encoder import Encoder
 from bahdanau_jax.model.initialization import initialization
 from bahdanau_jax.model.kernels.output_loss import output_loss, output_nll
@@ -60,8 +60,10 @@ class Seq2Seq(nn.Module):
         mask = source != PAD
         embedded = self.source_embedding[source.T]
         if noise is not None:
-            embedded = dropout(embedded, noise.rates.embedding, noise, Place.SOURCE_EMBEDDING)
-        annotations, final = self.encoder(embedded, mask.T)
+            rates = noise.rates
+            embedded = word_dropout(embedded, rates.source_words, noise, Place.SOURCE_WORDS)
+            embedded = dropout(embedded, rates.embedding, noise, Place.SOURCE_EMBEDDING)
+        annotations, final = self.encoder(embedded, mask.T, noise)
         if noise is not None:
             annotations = dropout(annotations, noise.rates.annotations, noise, Place.ANNOTATIONS)
         annotations = annotations.swapaxes(0, 1)
@@ -135,8 +137,13 @@ class Seq2Seq(nn.Module):
         previous = jnp.pad(target[:, :-1], ((0, 0), (1, 0)), constant_values=BOS)
         embedded = self.target_embedding[previous.T]
         if noise is not None:
-            embedded = dropout(embedded, noise.rates.embedding, noise, Place.TARGET_EMBEDDING)
-        outputs = self.decoder(memory, embedded)
+            rates = noise.rates
+            if not is_off(rates.target_words):
+                dropped = word_dropout(embedded, rates.target_words, noise, Place.TARGET_WORDS)
+                # The begin mark, which every sentence has, is no word.
+                embedded = jnp.concatenate([embedded[:1], dropped[1:]])
+            embedded = dropout(embedded, rates.embedding, noise, Place.TARGET_EMBEDDING)
+        outputs = self.decoder(memory, embedded, noise)
         readout = self.readout(outputs.state, embedded, outputs.context, outputs.attentional)
         if noise is not None:
             readout = dropout(readout, noise.rates.readout, noise, Place.READOUT)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TextIO
 import jax
 import numpy as np
 
-from bahdanau_jax.config import Config, DataConfig, ModelConfig
+from bahdanau_jax.config import Config, DataConfig
 from bahdanau_jax.data.batching import Batch
 from bahdanau_jax.data.vocabularies import Vocabularies
 from bahdanau_jax.errors import InputError
@@ -57,7 +57,7 @@ def explain(config: Config, directory: Path, stream: TextIO) -> None:
     shown = [(field, _value(value), origin) for field, value, origin in choices(config)]
     _print_table(shown, "lll", stream)
     print(f"\nKernels on a device of kind {kernels.platform()}", file=stream)
-    _print_table(kernel_choices(config.model), "lll", stream)
+    _print_table(kernel_choices(config), "lll", stream)
     print(
         f"\nVocabularies: {sizes.source:,} source and {sizes.target:,} target entries "
         f"({sizes.known})\n\nParameters, float32",
@@ -171,16 +171,17 @@ def step_memory(model: Seq2Seq, config: Config, size: Size) -> StepMemory:
     return planned(lower.lower(state, devices.shard(batch)).compile())
 
 
-def kernel_choices(config: ModelConfig) -> list[tuple[str, str, str]]:
+def kernel_choices(config: Config) -> list[tuple[str, str, str]]:
     """Returns each kernel's name, whether a model runs it on this device, and why."""
+    model, states_dropped = config.model, config.train.dropout.states > 0
     covers = {
-        "gru": encoder.covers(config),
-        "decoder_loop": decoder.covers(config),
-        "fused_attention": attention.fused_kernel_covers(config.attention),
+        "gru": encoder.covers(model) and not states_dropped,
+        "decoder_loop": decoder.covers(model) and not states_dropped,
+        "fused_attention": attention.fused_kernel_covers(model.attention),
     }
     rows = []
     for kernel in kernels.KERNELS.values():
-        if config.kernels == "reference":
+        if model.kernels == "reference":
             runs, why = "no", "model.kernels=reference"
         elif kernels.platform() not in kernel.platforms:
             places = f"only on {' and '.join(kernel.platforms)}" if kernel.platforms else "nowhere"

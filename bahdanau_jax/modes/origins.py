@@ -151,7 +151,17 @@ ORIGINS: dict[str, dict[Any, str]] = {
         5.0: f"{LUONG}, 4.1",
     },
     "train.label_smoothing": {0.0: NONE, None: "Szegedy et al. 2016, 7"},
+    "train.dropout.source_words": {
+        0.0: NONE,
+        None: "Gal and Ghahramani 2016, 4.2; by position, as Nematus has it",
+    },
+    "train.dropout.target_words": {
+        0.0: NONE,
+        None: "Gal and Ghahramani 2016, 4.2; by position, as Nematus has it",
+    },
     "train.dropout.embedding": {0.0: NONE, 0.2: f"{LUONG}, 4.1, its rate"},
+    "train.dropout.layers": {0.0: NONE, 0.2: f"{LUONG}, 4.1", None: "Zaremba et al. 2014"},
+    "train.dropout.states": {0.0: NONE, None: "Gal and Ghahramani 2016, 4.1; Nematus"},
     "train.dropout.annotations": {0.0: NONE, 0.2: f"{LUONG}, 4.1, its rate"},
     "train.dropout.readout": {0.0: NONE, 0.2: f"{LUONG}, 4.1, its rate"},
 }

@@ -42,7 +42,11 @@ FIELDS = (
     "train.learning_rate",
     "train.clip_norm",
     "train.label_smoothing",
+    "train.dropout.source_words",
+    "train.dropout.target_words",
     "train.dropout.embedding",
+    "train.dropout.layers",
+    "train.dropout.states",
     "train.dropout.annotations",
     "train.dropout.readout",
 )

@@ -76,7 +76,7 @@ def make_train_step(
         divided by are read.
     """
     model, by_sentence = with_storage(model, train.precision), train.normalize == "sentences"
-    rates = Rates(train.dropout.embedding, train.dropout.annotations, train.dropout.readout)
+    rates = Rates(**vars(train.dropout))
 
     def sums_and_gradient(params, batch, seeds):
         def summed_loss(params):

@@ -170,7 +170,7 @@ def test_noise_without_rates_is_no_noise() -> None:
 
 @pytest.mark.parametrize("place", Rates._fields)
 def test_each_rate_drops_something_and_a_row_keeps_its_own_masks(place: str) -> None:
-    made = case("rnnsearch")
+    made = case("luong" if place == "layers" else "rnnsearch")
     noisy = made.noisy(Rates(**{place: 0.5}))
     dropped = noisy(seeds(), SOURCE, TARGET)
     assert np.all(np.abs(dropped - made.logits()).max(axis=(1, 2)) > 1e-3)

@@ -159,20 +159,25 @@ def test_a_field_that_is_wrong_is_refused_as_in_training(tmp_path):
 
 
 def test_it_says_which_kernels_run_on_this_device_and_why_the_others_do_not():
-    model = small().model
-    runs = {name: (yes, why) for name, yes, why in explain.kernel_choices(model)}
+    config = small()
+    model = config.model
+    runs = {name: (yes, why) for name, yes, why in explain.kernel_choices(config)}
     assert runs.keys() == kernels.KERNELS.keys()
     assert runs["gru"][0] == runs["decoder_loop"][0] == runs["top_k"][0] == "yes"
     assert runs["fused_attention"] == ("no", "measured nowhere yet")
-    model.attention.window = "local_m"
-    runs = {name: (yes, why) for name, yes, why in explain.kernel_choices(model)}
+    config.train.dropout.states = 0.1
+    runs = {name: (yes, why) for name, yes, why in explain.kernel_choices(config)}
+    for name in ("gru", "decoder_loop"):
+        assert runs[name][0] == "no" and "no dropout of states" in runs[name][1]
+    config.train.dropout.states, model.attention.window = 0.0, "local_m"
+    runs = {name: (yes, why) for name, yes, why in explain.kernel_choices(config)}
     assert runs["decoder_loop"][0] == "no" and "window=global" in runs["decoder_loop"][1]
     model.kernels = "reference"
-    for _, yes, why in explain.kernel_choices(model):
+    for _, yes, why in explain.kernel_choices(config):
         assert (yes, why) == ("no", "model.kernels=reference")
 
 
 def test_a_kernel_runs_on_no_platform_on_which_it_was_not_measured(monkeypatch):
     monkeypatch.setattr(kernels, "platform", lambda: "gpu")
     assert not any(kernels.may_run(name, "auto") for name in kernels.KERNELS)
-    assert {yes for _, yes, _ in explain.kernel_choices(small().model)} == {"no"}
+    assert {yes for _, yes, _ in explain.kernel_choices(small())} == {"no"}

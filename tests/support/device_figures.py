@@ -34,6 +34,8 @@ def tiny_config() -> Config:
     model.attention.units = model.readout_units = 8
     dropout = train.dropout
     dropout.embedding, dropout.annotations, dropout.readout = 0.2, 0.3, 0.4
+    dropout.source_words = dropout.target_words = dropout.layers = dropout.states = 0.1
+    model.encoder.layers = model.decoder.layers = 2
     train.label_smoothing, train.clip_norm, train.learning_rate = 0.1, 0.5, 3e-2
     return config
 
@@ -82,7 +84,8 @@ def gradients() -> dict:
     config.train.optimizer, config.train.learning_rate = "sgd", 1.0
     config.train.clip_norm = config.train.label_smoothing = 0.0
     dropout = config.train.dropout
-    dropout.embedding = dropout.annotations = dropout.readout = 0.0
+    for place in vars(dropout):
+        setattr(dropout, place, 0.0)
     model = Seq2Seq(config.model, VOCABULARY, VOCABULARY)
     optimizer = make_optimizer(config.train, 1)
     # The devices' rows have 10, 2, 3 and no target tokens.

@@ -97,7 +97,7 @@ def modelling(config: Config) -> str:
     model = Seq2Seq(config.model, SOURCE_SIZE, TARGET_SIZE)
     create = functools.partial(initial_params, model)
     key = jax.random.key(0)
-    noise = Noise(jnp.zeros(4, jnp.uint32), Rates(0.1, 0.1, 0.1))
+    noise = Noise(jnp.zeros(4, jnp.uint32), Rates(*[0.1] * len(Rates._fields)))
 
     def loss(params: dict) -> Any:
         return model.apply({"params": params}, *_batch(), noise, 0.1, method="loss_sums")
