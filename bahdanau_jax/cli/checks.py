@@ -16,7 +16,6 @@ from bahdanau_jax.workdir.selection import Selection, parse_selection
 # What ranks hypotheses, and so does nothing where there is one.
 RANKING = ("decode.length_penalty", "decode.length_penalty_alpha", "decode.coverage_penalty")
 
-
 # The one field of `evaluation` that another evaluation of the same outputs may set otherwise.
 TOKENIZE = "evaluation.tokenize"
 
@@ -60,11 +59,9 @@ def check(line: CommandLine) -> Task:
 
 def check_seed(line: CommandLine, config: Config, given: Iterable[str]) -> None:
     """Raises InputError if a seed is given that nothing is drawn from."""
-    dropout = config.train.dropout
     # A tuner's sampler begins from it too.
     drawn = line.values["tune"] or not line.values["init_from"]
-    drawn = drawn or dropout.embedding or dropout.annotations
-    if "seed" in given and not (drawn or dropout.readout):
+    if "seed" in given and not (drawn or any(vars(config.train.dropout).values())):
         raise InputError(
             "seed has no effect: --init_from gives the first parameters, and train.dropout is 0; "
             "set data.seed for another order of the examples"

@@ -282,6 +282,12 @@ def test_nothing_else_is_done(arguments, said, tmp_path):
     assert said in line
 
 
+@pytest.mark.parametrize("place", vars(Config().train.dropout))
+def test_a_seed_has_an_effect_wherever_something_is_dropped(place):
+    given = ["--config=reverse", "--init_from=W", "--config.seed=1", "--config.encoder.layers=2"]
+    checks.check(parse(["launch.py", *given, f"--config.train.dropout.{place}=0.1"]))
+
+
 def test_a_trained_run_refuses_what_its_search_would_not_read(tmp_path):
     workdir.write_config(tmp_path, parse(["launch.py"]).config())
     place = f"--workdir={tmp_path}"
