@@ -1,7 +1,6 @@
 """The mode `evaluate`: the figures of a split, on standard output and in the workdir."""
 
 import contextlib
-import dataclasses
 import tempfile
 from pathlib import Path
 
@@ -9,13 +8,14 @@ from bahdanau_jax.config import Config
 from bahdanau_jax.evaluation import tokenizers
 from bahdanau_jax.evaluation.gold_comparison import with_gold
 from bahdanau_jax.evaluation.trained_run import TrainedRun, open_run_split
+from bahdanau_jax.fields import differences, to_dict
 from bahdanau_jax.reports import evaluation_report
 from bahdanau_jax.terminal import say
 from bahdanau_jax.workdir.directory import read_config
 from bahdanau_jax.workdir.selection import Average, Selection
 
 OTHERWISE = "evaluated"  # in the workdir: outputs and figures of other settings than the run's own
-SIZES = ("batch_size",)  # fields of `decode` that change no output
+SIZES = ("decode.batch_size",)  # fields that change no output
 
 
 def evaluate(
@@ -77,14 +77,11 @@ def _cannot_be_written(place: Path) -> str | None:
 
 def _other(own: Config, used: Config, checkpoint: Selection) -> str:
     """Returns what differs from a run's own settings, as a folder's name; empty if nothing does."""
-    before = dataclasses.asdict(own.decode)
     parts = [
-        f"{field}={value}"
-        for field, value in dataclasses.asdict(used.decode).items()
-        if value != before[field] and field not in SIZES
+        f"{path.rpartition('.')[2]}={value}"
+        for path, (_, value) in differences(to_dict(own), used).items()
+        if path not in SIZES
     ]
-    if used.evaluation.tokenize != own.evaluation.tokenize:
-        parts.append(f"tokenize={used.evaluation.tokenize}")
     if isinstance(checkpoint, Average):
         parts.append(f"checkpoint=average:{checkpoint.count}")
     elif checkpoint != "best":
