@@ -96,7 +96,7 @@ def _tune(line: CommandLine, command: Sequence[str]) -> int:
 
     config, space = line.config(), parse_space(line.values["tune"])
     check_given(line, _corners(config, space), space)
-    metric = tuning.metric_of(line.values["metric"], config)
+    metric = tuning.metric_of(line.values["metric"], config, space)
     what = tuning.Tuning(config, space, metric, higher_is_better(metric), line.values["trials"])
     trials = tuning.tune(line.directory, what, command, say)
     print(visible(tuning.table(trials, metric)))

@@ -1,14 +1,11 @@
 """Which configuration of a sweep is better, by how much, and is it more than noise?"""
 
-import contextlib
-import csv
-import io
 import itertools
 import math
 import shlex
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -16,10 +13,16 @@ from bahdanau_jax.comparison.configurations import Configuration, Run
 from bahdanau_jax.comparison.results import SweepResults, TestSet, read_results, read_test_set
 from bahdanau_jax.errors import InputError
 from bahdanau_jax.evaluation import significance
-from bahdanau_jax.evaluation.breakdown import SentenceSums, sentence_sums
+from bahdanau_jax.evaluation.breakdown import (
+    SentenceSums,
+    likelihood_file,
+    named_sums,
+    sentence_sums,
+)
 from bahdanau_jax.evaluation.metrics import METRICS, Scoring, compared, higher_is_better
 from bahdanau_jax.evaluation.significance import Difference, Summary
 
+PER_TOKEN = "nll_per_token"
 ALL_PAIRS = 10  # of more configurations, each is compared with the best alone
 
 
@@ -56,7 +59,7 @@ class Comparison(NamedTuple):
       test_set: the split's sentences, None where they aren't used.
       sums: what each run's sentences add to each metric, by the run's name.
       warnings: sentences that say what was left out of the comparison, and why.
-      unlike: figures, as `test/bleu`, that the runs have computed in different ways.
+      unlike: figures, as `test/bleu`, that can't be compared, and why.
     """
 
     results: SweepResults
@@ -68,7 +71,7 @@ class Comparison(NamedTuple):
     test_set: TestSet | None
     sums: dict[str, dict[str, SentenceSums]]
     warnings: list[str]
-    unlike: list[str]
+    unlike: dict[str, str]
 
 
 def make_comparison(directory: Path, say: Callable[[str], None]) -> Comparison:
@@ -96,7 +99,7 @@ def make_comparison(directory: Path, say: Callable[[str], None]) -> Comparison:
         test_set, sums = None, {}
         warnings.append(f"sentences aren't compared, and no interval is over them: {error}")
     unlike = _unlike(runs)
-    warnings += [f"{n} isn't compared: the runs have computed it in different ways" for n in unlike]
+    warnings += [f"{name} isn't compared: {why}" for name, why in unlike.items()]
     metrics = [m.name for m in compared(kind) if f"{split}/{m.name}" not in unlike]
     for warning in warnings:
         say(warning)
@@ -165,7 +168,7 @@ def _sources(difference: Difference) -> str:
     seeds, sources = difference.seeds, difference.noise.sources
     if not sources:
         count = "1 seed" if seeds == 1 else f"{seeds} seeds with equal figures"
-        return f"{count} and no outputs of the same sentences"
+        return f"{count} and no figures of the same sentences"
     if "seeds" not in sources:
         return "1 seed, so the noise between seeds isn't known"
     if "sentences" not in sources:
@@ -178,88 +181,6 @@ def _figure(value: float) -> str:
     if value and abs(value) < 0.095:
         return f"{value:.2g}"
     return f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"
-
-
-def to_csv(comparison: Comparison) -> str:
-    """Returns one line a cell, finished or not: its fields and the figures of its result."""
-    results = comparison.results
-    again = {repeated.run.name: repeated.counted for repeated in results.repeated}
-    runs = [*results.runs, *(repeated.run for repeated in results.repeated)]
-    fields = list(dict.fromkeys(path for run in runs for path in run.values))
-    numbers = [_numbers(run) for run in runs]
-    figures = list(dict.fromkeys(name for of_run in numbers for name in of_run))
-    stream = io.StringIO()
-    writer = csv.writer(stream, lineterminator="\n")
-
-    def write(*cells: Any) -> None:
-        writer.writerow([_inert(str(cell)) for cell in cells])
-
-    write("cell", "status", *fields, *figures)
-    for run, of_run in zip(runs, numbers, strict=True):
-        values = [run.values.get(path, "") for path in fields]
-        write(
-            run.name,
-            f"counted as {again[run.name]}" if run.name in again else "finished",
-            *values,
-            *(repr(of_run[n]) if n in of_run else "" for n in figures),
-        )
-    for name, why in results.missing:
-        write(name, why, *[""] * (len(fields) + len(figures)))
-    return stream.getvalue()
-
-
-def _inert(cell: str) -> str:
-    """Returns a cell's text such that no program takes it for a formula; a number stays one."""
-    if not cell.startswith(("=", "+", "-", "@", "\t", "\r")):
-        return cell
-    with contextlib.suppress(ValueError):
-        float(cell)
-        return cell
-    return f"'{cell}"
-
-
-def to_markdown(comparison: Comparison) -> str:
-    """Returns the answer for a terminal: what failed, the table, and a sentence for each pair.
-
-    Nothing in it depends on the clock: the same runs give the same text, bit for bit.
-    """
-    results, lines = comparison.results, []
-    for name, why in results.missing:
-        lines.append(f"**{name}** {why}")
-    if results.missing:
-        lines.append("")
-    if comparison.warnings:
-        lines += [*(f"**Note** {warning}" for warning in comparison.warnings), ""]
-    names = [n for n in comparison.summaries if n.split("/")[0].startswith("test")]
-    head = ["configuration", "seeds", "parameters", *names]
-    lines.append("| " + " | ".join(head) + " |")
-    lines.append("|---|" + "---:|" * (len(head) - 1))
-    for configuration in results.configurations:
-        cost = comparison.costs[configuration.label]
-        row = [configuration.label, str(len(configuration.runs)), count(cost.parameters)]
-        row += [
-            spread(summaries[configuration.label]) if configuration.label in summaries else ""
-            for summaries in map(comparison.summaries.__getitem__, names)
-        ]
-        lines.append("| " + " | ".join(row) + " |")
-    for metric, pairs in comparison.pairs.items():
-        lines += ["", f"{METRICS[metric].shown} of {comparison.split}:", ""]
-        lines += [f"- {pair.sentence}" for pair in pairs]
-    return "\n".join(lines)
-
-
-def spread(summary: Summary) -> str:
-    """Returns `31.42 ± 0.25`, and the mean alone for a single seed."""
-    if math.isnan(summary.deviation):
-        return f"{summary.mean:.2f}" if abs(summary.mean) >= 10 else f"{summary.mean:.4f}"
-    if abs(summary.mean) >= 10:
-        return f"{summary.mean:.2f} ± {summary.deviation:.2f}"
-    return f"{summary.mean:.4f} ± {summary.deviation:.4f}"
-
-
-def count(value: float) -> str:
-    """Returns a whole number with its thousands apart, `–` for NaN."""
-    return "–" if math.isnan(value) else f"{value:,.0f}"
 
 
 def is_on_front(place: int, qualities: Sequence[float], costs: Sequence[float]) -> bool:
@@ -288,14 +209,22 @@ def _test_split(runs: Sequence[Run]) -> str:
     return next((name for name in names if name.startswith("test")), names[0] if names else "dev")
 
 
-def _unlike(runs: Sequence[Run]) -> list[str]:
-    """Returns the figures whose signatures, as those of sacreBLEU, differ between runs."""
+def _unlike(runs: Sequence[Run]) -> dict[str, str]:
+    """Returns why figures can't be compared: signatures, as sacreBLEU's, or vocabularies differ."""
     marks: dict[str, set] = {}
     for run in runs:
         for name, value in run.result.items():
             if name.endswith("_signature"):
                 marks.setdefault(name.removesuffix("_signature"), set()).add(value)
-    return [name for name, values in marks.items() if len(values) > 1]
+    unlike = {
+        name: "the runs have computed it in different ways"
+        for name, values in marks.items()
+        if len(values) > 1
+    }
+    if len({run.target_vocabulary for run in runs}) > 1:
+        likelihoods = (n for run in runs for n in run.result if n.endswith(f"/{PER_TOKEN}"))
+        unlike |= dict.fromkeys(likelihoods, "the runs' target vocabularies differ")
+    return unlike
 
 
 def _summaries(configurations: Sequence[Configuration]) -> dict[str, dict[str, Summary]]:
@@ -366,21 +295,23 @@ def _sums(run: Run, test_set: TestSet) -> dict[str, SentenceSums]:
     """Returns what a run's sentences add to its figures.
 
     Raises:
-      InputError: they don't add up to the figures of its result, so that they are of other outputs.
+      InputError: they don't add up to the figures of its result, so that they are of other outputs,
+        or its likelihoods can't be read.
     """
     split = test_set.name
     outputs = run.outputs(split) or []
     sums = sentence_sums(Scoring.of(run.config), outputs, test_set.references)
+    likelihoods = run.likelihoods(split)
+    if likelihoods is not None:
+        if likelihoods.shape != (len(outputs), 2):
+            raise InputError(f"{likelihood_file(split)} of {run.name} doesn't fit the data")
+        sums |= named_sums({PER_TOKEN: likelihoods})
     for name, of_metric in sums.items():
         figure, stated = of_metric.figure(), run.result.get(f"{split}/{name}")
         if stated is not None and not math.isclose(figure, float(stated), abs_tol=1e-6):
+            file = likelihood_file(split) if name == PER_TOKEN else f"outputs/{split}.txt"
             raise InputError(
-                f"outputs/{split}.txt of {run.name} gives {name} {figure:.4f}, and its result says "
-                f"{float(stated):.4f}: other outputs lie there than those that were scored"
+                f"{file} of {run.name} gives {name} {figure:.4f}, and its result says "
+                f"{float(stated):.4f}: the file there isn't of what was scored"
             )
     return sums
-
-
-def _numbers(run: Run) -> dict[str, int | float]:
-    # Which start came to the end says nothing of the model.
-    return {n: v for n, v in run.result.items() if isinstance(v, int | float) and n != "start"}

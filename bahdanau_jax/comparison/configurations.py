@@ -11,8 +11,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bahdanau_jax.config import Config
+from bahdanau_jax.data.vocabularies import Vocabularies
 from bahdanau_jax.effects import ineffective
 from bahdanau_jax.errors import InputError
+from bahdanau_jax.evaluation.breakdown import likelihood_file
 from bahdanau_jax.fields import field_paths, short_name, value_of, with_values
 from bahdanau_jax.stored_files import read_text
 from bahdanau_jax.sweeps.grid import SEEDS, Point
@@ -56,6 +58,29 @@ class Run(NamedTuple):
         try:
             return read_text(path).split("\n")[:-1]
         except (OSError, UnicodeDecodeError):
+            return None
+
+    def likelihoods(self, split: str) -> np.ndarray | None:
+        """Returns -log p in nats and tokens of each sentence's references; None: not recorded.
+
+        Raises:
+          InputError: the file can't be read.
+        """
+        path = self.directory / likelihood_file(split)
+        try:
+            text = read_text(path)
+            return np.array([line.split("\t") for line in text.splitlines()], np.float64)
+        except FileNotFoundError:
+            return None  # runs of earlier versions have none
+        except (OSError, ValueError) as error:
+            raise InputError(f"{path} can't be read: {error}") from error
+
+    @property
+    def target_vocabulary(self) -> str | None:
+        """16 hexadecimal digits that stand for the target's vocabulary; None: it can't be read."""
+        try:
+            return Vocabularies.load(self.directory / "vocabulary").target.fingerprint
+        except InputError:
             return None
 
     def fingerprint(self, split: str) -> str | None:

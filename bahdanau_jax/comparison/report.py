@@ -13,15 +13,12 @@ from bahdanau_jax.comparison.compare import (
     Comparison,
     Pair,
     command_lines,
-    count,
     is_on_front,
     make_comparison,
-    spread,
-    to_csv,
-    to_markdown,
 )
 from bahdanau_jax.comparison.configurations import Configuration, Run, differing
 from bahdanau_jax.comparison.sample_alignments import Sample, sample_alignments
+from bahdanau_jax.comparison.tables import count, spread, to_csv, to_markdown
 from bahdanau_jax.durable import write_atomically
 from bahdanau_jax.evaluation import significance
 from bahdanau_jax.evaluation.breakdown import length_curve

@@ -69,7 +69,7 @@ def sentence_sums(
     values["exact_match"] = [
         (metrics.is_match(text, known), 1) for text, known in zip(texts, references, strict=True)
     ]
-    return _named(values)
+    return named_sums(values)
 
 
 class Bucket(NamedTuple):
@@ -116,12 +116,31 @@ def split_sums(
     examples = np.repeat(np.arange(len(references)), list(map(len, references)))
     losses = np.zeros((len(references), 2))
     np.add.at(losses, examples, np.stack([nll, tokens], axis=1))
-    return sentence_sums(scoring, texts, references) | _named({"perplexity": losses})
+    return sentence_sums(scoring, texts, references) | named_sums({"perplexity": losses})
+
+
+def named_sums(values: dict[str, Any]) -> dict[str, SentenceSums]:
+    """Joins what each sentence adds to figures with the rules of the table of metrics.
+
+    Args:
+      values: by a metric's name, N rows of K numbers; the metric has `from_sums`.
+    """
+    sums = {}
+    for name, rows in values.items():
+        rule = metrics.METRICS[name].from_sums
+        assert rule is not None, name
+        sums[name] = SentenceSums(np.asarray(rows, np.float64), rule)
+    return sums
+
+
+def likelihood_file(split: str) -> str:
+    """Returns the path in a workdir of each sentence's -log p, nats, and tokens."""
+    return f"evaluation/{split}-likelihood.tsv"
 
 
 def link_sums(counts: Sequence[LinkCounts]) -> SentenceSums:
     """Returns what each pair adds to the alignment error rate."""
-    return _named({"aer": [(c.found, c.sure, c.found_sure, c.found_possible) for c in counts]})[
+    return named_sums({"aer": [(c.found, c.sure, c.found_sure, c.found_possible) for c in counts]})[
         "aer"
     ]
 
@@ -287,16 +306,6 @@ def to_json(parts: Sequence[Part]) -> list[dict[str, Any]]:
     return [{"name": p.name, "sentences": p.sentences, **p.figures} for p in parts]
 
 
-def _named(values: dict[str, Any]) -> dict[str, SentenceSums]:
-    """Returns values of each sentence with the rules of the figures whose names they have."""
-    sums = {}
-    for name, rows in values.items():
-        rule = metrics.METRICS[name].from_sums
-        assert rule is not None, name
-        sums[name] = SentenceSums(np.asarray(rows, np.float64), rule)
-    return sums
-
-
 def _error_rates(
     scoring: Scoring, texts: Sequence[str], references: Sequence[Sequence[str]]
 ) -> dict[str, SentenceSums]:
@@ -304,7 +313,7 @@ def _error_rates(
         metrics.error_counts([scoring.symbols(text)], [[scoring.symbols(r) for r in known]])
         for text, known in zip(texts, references, strict=True)
     ]
-    return _named(
+    return named_sums(
         {
             "wer": [(c.wrong, c.sequences) for c in counts],
             scoring.by_symbol: [(c.edits, c.symbols) for c in counts],

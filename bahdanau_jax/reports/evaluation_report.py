@@ -174,7 +174,10 @@ def write_parts(
     measured: Measured,
     comparison: GoldComparison | None,
 ) -> None:
-    """Writes `evaluation/SPLIT.json`, figures in parts, and draws them by source length.
+    """Writes a split's figures in parts, draws them by source length, and likelihoods by sentence.
+
+    `evaluation/SPLIT.json` has the parts. `evaluation/SPLIT-likelihood.tsv` has a line for each
+    sentence: -log p of its references in nats, and their tokens, end marks counted.
 
     Args:
       run: the trained model.
@@ -208,6 +211,9 @@ def write_parts(
         ]
     folder = directory / EVALUATION
     _write(folder / f"{split.name}.json", [metrics_log.to_json(parts)])
+    rows = sums["perplexity"].values.tolist()
+    lines = [f"{nll!r}\t{tokens:.0f}\n" for nll, tokens in rows]
+    _write(directory / breakdown.likelihood_file(split.name), lines)
     metric = metrics.compared(scoring.kind)[0]
     buckets = breakdown.length_curve(lengths, [sums[metric.name]])
     plots.by_length(

@@ -10,7 +10,7 @@ Akiba et al. 2019, "Optuna: A Next-generation Hyperparameter Optimization Framew
 import contextlib
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -30,6 +30,7 @@ JOURNAL = "trials.log"
 LOCKS = ".trials"  # directories whose locks say which trials somebody works on
 STUDY = "bahdanau_jax"
 STARTUP = 5  # trials before any is pruned
+TOKENS_FROM = ("data.vocabulary.", "data.lowercase")  # fields that decide what a token is
 LOOK = 0.5  # seconds between two looks at a trial's metrics
 
 
@@ -347,11 +348,17 @@ def table(trials: Sequence[Trial], metric: str) -> str:
     return "\n".join(lines)
 
 
-def metric_of(text: str | None, config: Config) -> str:
+def metric_of(text: str | None, config: Config, searched: Iterable[str] = ()) -> str:
     """Returns the metric to tune by: the given one, or the one that chooses checkpoints.
 
+    Args:
+      text: the given one, None where none is.
+      config: of the trials.
+      searched: paths of the fields that trials differ in.
+
     Raises:
-      InputError: it is no name of a figure, or no direction of it is the better one.
+      InputError: it is no name of a figure, no direction of it is the better one, or it isn't the
+        same figure in all trials.
     """
     # Only here: whatever the command line asks for, this file is imported before it is read.
     from bahdanau_jax.evaluation.metrics import direction
@@ -363,5 +370,11 @@ def metric_of(text: str | None, config: Config) -> str:
         raise InputError(
             f"--metric={metric}: neither more nor less of it is better, as far as is known; tune "
             f"by a figure of quality, as dev/{config.train.metric}"
+        )
+    of_vocabulary = [path for path in searched if path.startswith(TOKENS_FROM)]
+    if of_vocabulary and metric.endswith(("/nll_per_token", "/perplexity")):
+        raise InputError(
+            f"{metric} counts by token, and the trials' tokens differ by {of_vocabulary[0]}; tune "
+            "by a figure of the text, as --metric=dev/bleu or --metric=dev/wer"
         )
     return metric

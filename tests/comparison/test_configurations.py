@@ -6,10 +6,11 @@ import pytest
 import tiny
 from written_runs import write_run
 
-from bahdanau_jax.comparison.compare import make_comparison, to_csv, to_markdown
+from bahdanau_jax.comparison.compare import make_comparison
 from bahdanau_jax.comparison.configurations import group, read_run
 from bahdanau_jax.comparison.report import best, page
 from bahdanau_jax.comparison.results import read_results
+from bahdanau_jax.comparison.tables import spread, to_csv, to_markdown
 from bahdanau_jax.evaluation.significance import summary
 from bahdanau_jax.fields import Value, with_values
 from bahdanau_jax.sweeps import grid, sweep
@@ -158,7 +159,8 @@ def test_outputs_that_do_not_add_up_to_the_result_are_not_used(directory, base):
     comparison, said = compared(directory)
     assert comparison.test_set is None and comparison.sums == {}
     assert "outputs/test.txt of score=uniform gives wer 100.0000, and its result says" in said[-1]
-    assert said[-1] in to_markdown(comparison) and "other outputs lie there" in page(comparison, [])
+    assert said[-1] in to_markdown(comparison)
+    assert "the file there isn" in page(comparison, [])
 
 
 def test_figures_that_were_computed_in_different_ways_are_not_compared(directory, base):
@@ -172,6 +174,40 @@ def test_figures_that_were_computed_in_different_ways_are_not_compared(directory
     assert "per" not in comparison.pairs and "wer" in comparison.pairs
     per = comparison.summaries["test/per"]
     assert per and f'<td class="best">{per["additive"].mean:.2f}' not in page(comparison, [])
+
+
+def test_likelihoods_are_compared_over_the_sentences(directory, base):
+    add(directory, base, "score=additive,uniform")
+    comparison, _ = compared(directory)
+    (pair,) = comparison.pairs["nll_per_token"]
+    assert pair.difference.noise.sources == ("sentences",) and pair.difference.low < 0
+    for cell in directory.glob("score=*"):  # as runs of earlier versions have none
+        (cell / "evaluation" / "test-likelihood.tsv").unlink()
+    (pair,) = compared(directory)[0].pairs["nll_per_token"]
+    assert math.isnan(pair.difference.p) and compared(directory)[0].test_set is not None
+    assert "no figures of the same sentences" in pair.sentence
+
+
+@pytest.mark.parametrize("content", ["0.5\t1\n" * tiny.TEST, "0.5\t1\n", "0.5\n", "a\tb\n", "\n"])
+def test_likelihoods_of_something_else_are_not_used(directory, base, content):
+    add(directory, base, "score=additive,uniform")
+    file = "evaluation/test-likelihood.tsv"
+    (directory / "score=uniform" / file).write_text(content)
+    comparison, said = compared(directory)
+    assert comparison.test_set is None and comparison.sums == {}
+    assert file in said[-1] and "score=uniform" in said[-1]
+
+
+def test_likelihoods_by_different_tokens_are_not_compared(directory, base):
+    add(directory, base, "score=additive")
+    add(directory, with_values(base, {"data.vocabulary.target_kind": "words"}), "seed=1")
+    comparison, said = compared(directory)
+    assert "test/nll_per_token isn't compared: the runs' target vocabularies differ" in said
+    assert "nll_per_token" not in comparison.pairs and "wer" in comparison.pairs
+    losses = comparison.summaries["test/nll_per_token"]
+    assert losses and all(
+        f'<td class="best">{spread(s)}' not in page(comparison, []) for s in losses.values()
+    )
 
 
 def test_long_names_leave_room_for_the_chart(directory, base):

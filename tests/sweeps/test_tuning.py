@@ -297,6 +297,16 @@ def test_the_metric_is_the_one_that_chooses_checkpoints_unless_given():
             tuning.metric_of(name, config)
 
 
+@pytest.mark.parametrize("metric", ["dev/nll_per_token", "dev/perplexity"])
+def test_likelihoods_by_token_do_not_choose_what_a_token_is(metric):
+    config = tiny.config("tsv:x")
+    assert tuning.metric_of(metric, config, ["train.learning_rate"]) == metric
+    for path in ("data.vocabulary.size", "data.vocabulary.target_kind", "data.lowercase"):
+        with pytest.raises(InputError, match=f"the trials' tokens differ by {path}; tune by"):
+            tuning.metric_of(metric, config, ["train.learning_rate", path])
+        assert tuning.metric_of("dev/wer", config, [path]) == "dev/wer"
+
+
 def test_without_optuna_the_extra_is_named(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "optuna", None)
     with pytest.raises(InputError, match=r'pip install "bahdanau_jax\[tune\]"'):
