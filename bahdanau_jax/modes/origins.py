@@ -164,6 +164,19 @@ ORIGINS: dict[str, dict[Any, str]] = {
     "train.dropout.states": {0.0: NONE, None: "Gal and Ghahramani 2016, 4.1; Nematus"},
     "train.dropout.annotations": {0.0: NONE, 0.2: f"{LUONG}, 4.1, its rate"},
     "train.dropout.readout": {0.0: NONE, 0.2: f"{LUONG}, 4.1, its rate"},
+    "decode.beam_size": {1: f"{OURS}: the likeliest word at each step", None: "Graves 2012"},
+    "decode.length_penalty": {
+        "none": f"{OURS}: log p",
+        "average": f"{PAPER}, 4.2: log p over the number of words",
+        "gnmt": "Wu et al. 2016, Equation 14",
+    },
+    "decode.length_penalty_alpha": {},
+    "decode.coverage_penalty": {0.0: NONE, None: "Wu et al. 2016, Equation 14"},
+    "decode.min_length_ratio": {0.0: NONE},
+    "decode.max_length_ratio": {},
+    "decode.suppress_unk": {False: f"{PAPER}, Table 1: All", True: f"{PAPER}, Table 1: No UNK°"},
+    "decode.temperature": {0.0: NONE},
+    "decode.seed": {},
 }
 
 # Where these are 0 another field counts in their place.
@@ -188,7 +201,7 @@ def choices(config: Config) -> list[Choice]:
       config: validated.
 
     Returns:
-      Data, model and training, in the order of the configuration's fields.
+      Data, model, training and search, in the order of the configuration's fields.
     """
     hidden = {
         *ineffective(config),
