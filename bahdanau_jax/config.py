@@ -35,8 +35,8 @@ class VocabularyConfig:
 class DataConfig:
     """Where the pairs come from, and the order in which they are read."""
 
-    source: str = ""  # tfds:NAME[/CONFIG] | text:DIR | tsv:DIR
-    source_language: str = ""  # text: the file suffix; tfds: the feature's name
+    source: str = ""  # KIND:NAME; text | tsv | jsonl | csv | parquet: a directory; tfds: a data set
+    source_language: str = ""  # text: the file suffix; tfds: the feature; records: the key
     target_language: str = ""
     directory: str = ""  # tfds: where prepared data sets lie; empty: TFDS's own default
     lowercase: bool = False  # lower-case both sides before anything else

@@ -13,6 +13,7 @@ from typing import BinaryIO, TextIO
 
 from bahdanau_jax.durable import NamedFile
 from bahdanau_jax.errors import InputError
+from bahdanau_jax.packed import DAMAGE, damaged, unpacked
 from bahdanau_jax.terminal import counted
 
 _ONE_COLUMN = str.maketrans(dict.fromkeys("\t\n\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029", " "))
@@ -41,7 +42,8 @@ def open_input(path: str | None, flag: str = "--input") -> Iterator[BinaryIO]:
     """Opens a file of lines, or standard input.
 
     Args:
-      path: of a file, which is checked whole before it is handed on; None: standard input.
+      path: of a file, packed or not, which is checked whole before it is handed on; None: standard
+        input.
       flag: what a complaint calls it.
 
     Raises:
@@ -53,7 +55,8 @@ def open_input(path: str | None, flag: str = "--input") -> Iterator[BinaryIO]:
         yield open(os.dup(sys.stdin.fileno()), "rb")  # noqa: SIM115
         return
     try:
-        with open(path, "rb") as stream:
+        with open(path, "rb") as file:
+            stream = unpacked(file, path)
             if stream.seekable():
                 for _ in read_lines(stream, path):
                     pass
@@ -107,7 +110,8 @@ def read_lines(source: Path | BinaryIO, name: str = "input") -> Iterator[str]:
     A byte-order mark and carriage returns before the ends are no text.
 
     Args:
-      source: a file, which may have no NUL either, as files that aren't text do; or a stream.
+      source: a file, packed or not, which may have no NUL either, as files that aren't text do; or
+        a stream.
       name: what a complaint calls a stream; a file is called by its path.
 
     Raises:
@@ -115,7 +119,8 @@ def read_lines(source: Path | BinaryIO, name: str = "input") -> Iterator[str]:
     """
     if isinstance(source, Path):
         try:
-            with source.open("rb") as stream:
+            with source.open("rb") as file:
+                stream = unpacked(file, str(source))
                 yield from _decode(stream, str(source), refuse_nul=True)
         except OSError as error:
             raise InputError(f"can't read {source} ({error.strerror})") from error
@@ -134,8 +139,19 @@ def _kind_of_file(line: bytes) -> str | None:
     return None
 
 
+def _whole(lines: Iterable[bytes], name: str) -> Iterator[bytes]:
+    """Yields lines; raises InputError where they are packed and damaged."""
+    number = 0
+    try:
+        for line in lines:
+            yield line
+            number += 1
+    except DAMAGE as error:
+        raise damaged(name, number, error) from error
+
+
 def _decode(lines: Iterable[bytes], name: str, *, refuse_nul: bool) -> Iterator[str]:
-    for number, line in enumerate(lines, 1):
+    for number, line in enumerate(_whole(lines, name), 1):
         if number == 1 and (kind := _kind_of_file(line)):
             raise InputError(f"{name}: no text, but {kind}")
         if refuse_nul and b"\0" in line:
@@ -175,7 +191,7 @@ def read_pairs(source: Path, target: Path) -> Iterator[tuple[str, str]]:
 
 
 def count_lines(path: Path) -> int:
-    """Counts a file's lines, the last one too if it has no end.
+    """Counts a file's lines, packed or not, the last one too if it has no end.
 
     Raises:
       InputError: the file can't be read.
@@ -183,9 +199,12 @@ def count_lines(path: Path) -> int:
     count, last = 0, b"\n"
     try:
         with path.open("rb") as file:
-            while block := file.read(1 << 16):
+            stream = unpacked(file, str(path))
+            while block := stream.read(1 << 16):
                 count += block.count(b"\n")
                 last = block[-1:]
+    except DAMAGE as error:
+        raise damaged(str(path), count, error) from error
     except OSError as error:
         raise InputError(f"can't read {path} ({error.strerror})") from error
     return count + (last != b"\n")

@@ -271,7 +271,10 @@ def _check_model(model: ModelConfig) -> None:
 
 def _check_vocabulary(config: Config) -> None:
     vocabulary = config.data.vocabulary
-    _refuse(not config.data.source, "data.source is empty; give tfds:NAME, text:DIR or tsv:DIR")
+    _refuse(
+        not config.data.source,
+        "data.source is empty; give tfds:NAME, or text, tsv, jsonl, csv or parquet with :DIR",
+    )
     for kind, size in vocabulary.sides:
         _refuse(
             kind in ("unigram", "bpe") and size == 0,

@@ -18,7 +18,14 @@ DOCUMENTS = [README, ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.m
 RUNNABLE = ("sh", "bash", "shell")  # the languages of blocks that are commands
 LONGEST_README = 120  # lines
 PLACES = ("", "bahdanau_jax", "benchmarks", "experiments")  # where a path in the text may begin
-TEXT_FILES = (".en", ".de", ".tsv")  # of parallel text; their names look like fields
+TEXT_FILES = (
+    ".en",
+    ".de",
+    ".tsv",
+    ".jsonl",
+    ".csv",
+    ".parquet",
+)  # of parallel text; their names look like fields
 
 every_document = pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
 

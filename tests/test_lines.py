@@ -142,8 +142,9 @@ def test_a_file_that_is_no_text_is_called_what_it_looks_like(kind, tmp_path):
     path = tmp_path / "input"
     path.write_bytes(FILES[kind])
     said = f"looks like {kind.partition(',')[0]}"
-    with pytest.raises(InputError, match=said):
-        list(read_lines(path))
+    if kind not in ("gzip", "xz"):  # a file of these is unpacked, a stream isn't
+        with pytest.raises(InputError, match=said):
+            list(read_lines(path))
     with path.open("rb") as stream, pytest.raises(InputError, match=said):
         list(read_lines(stream))
 

@@ -1,4 +1,4 @@
-"""A named source of sentence pairs: `tfds:NAME[/CONFIG]`, `text:DIR` or `tsv:DIR`.
+"""A named source of sentence pairs, `KIND:NAME`: TFDS, lines, tables or records.
 
 Whatever the source, its splits are called `train`, `dev` and, for each test set, by its own name;
 its text is NFC-normalised; and it is read as a stream, as often as it is asked for.
@@ -14,6 +14,7 @@ from typing import Protocol
 from bahdanau_jax.config import DataConfig
 from bahdanau_jax.data import file_stamps
 from bahdanau_jax.data.gold_links import GoldLinks
+from bahdanau_jax.data.record_files import CsvSource, JsonlSource, ParquetSource
 from bahdanau_jax.data.text_files import TextSource, TsvSource
 from bahdanau_jax.data.tfds_source import TfdsSource
 from bahdanau_jax.errors import InputError
@@ -205,7 +206,8 @@ def source_text(text: str) -> str:
 
 def _open(config: DataConfig) -> Source:
     kind, _, name = config.source.partition(":")
-    if kind in ("text", "tsv", "tfds") and not name:
+    records = {made.KIND: made for made in (JsonlSource, CsvSource, ParquetSource)}
+    if kind in ("text", "tsv", "tfds", *records) and not name:
         raise InputError(f"data.source={config.source} names no data; give {kind}:NAME")
     if kind == "text":
         return TextSource(name, config.source_language, config.target_language)
@@ -213,6 +215,9 @@ def _open(config: DataConfig) -> Source:
         return TsvSource(name)
     if kind == "tfds":
         return TfdsSource(name, config.source_language, config.target_language, config.directory)
+    if kind in records:
+        return records[kind](name, config.source_language, config.target_language)
     raise InputError(
-        f"data.source must be text:DIR, tsv:DIR or tfds:NAME[/CONFIG], not {config.source!r}"
+        "data.source must be text:DIR, tsv:DIR, jsonl:DIR, csv:DIR, parquet:DIR or "
+        f"tfds:NAME[/CONFIG], not {config.source!r}"
     )

@@ -1,10 +1,11 @@
-"""Parallel text in files: a file for each language, or tab-separated columns."""
+"""Parallel text in files, packed or not: a file for each language, or tab-separated columns."""
 
 import pathlib
 from collections.abc import Iterator
 
 from bahdanau_jax.errors import InputError
 from bahdanau_jax.lines import read_lines, read_pairs
+from bahdanau_jax.packed import without_ending
 
 _DEV_NAMES = ("dev", "val", "valid", "validation")
 
@@ -17,13 +18,12 @@ class TextSource:
 
     def __init__(self, directory: str, source_language: str, target_language: str):
         """Looks for the files; raises InputError if a language or one side of a set is missing."""
-        self._directory = _directory(directory)
-        names = [path.name for path in self._directory.iterdir() if path.is_file()]
+        self._paths = names = files_by_name(given_directory(directory))
         sides = []
         for field, language in (("source", source_language), ("target", target_language)):
             suffix = f".{language}"
             stems = [name.removesuffix(suffix) for name in names if name.endswith(suffix)]
-            sides.append(_stems_by_split(directory, stems))
+            sides.append(stems_by_split(directory, stems))
             if not language or not sides[-1]:
                 languages = {name.partition(".")[2] for name in names if _is_split(name)} - {""}
                 there = ", ".join(sorted(languages)) or "none (no file is called train.LANGUAGE)"
@@ -34,24 +34,26 @@ class TextSource:
         self._suffixes = (f".{source_language}", f".{target_language}")
         self._stems = sides[0] | sides[1]
         for split, stem in tuple(self._stems.items()):
-            missing = [path for path in self._files(stem) if path.name not in names]
+            missing = [name for name in self._names(stem) if name not in names]
             if missing and split in ("train", "dev"):
-                raise InputError(f"{missing[0]} is missing; the other language's {stem} is there")
+                raise InputError(
+                    f"{directory}/{missing[0]} is missing; the other language's {stem} is there"
+                )
             if missing:
                 del self._stems[split]  # a test set of another pair of languages
         self.splits = tuple(self._stems)
 
     def rows(self, split: str) -> Iterator[tuple[str, ...]]:
         """Yields the two sides of each line; raises InputError if the files don't fit together."""
-        yield from read_pairs(*self.files(split))
+        source, target = self.files(split)
+        yield from read_pairs(source, target)
 
     def files(self, split: str) -> list[pathlib.Path]:
         """Returns the files that a split is read from."""
-        return list(self._files(self._stems[split]))
+        return [self._paths[name] for name in self._names(self._stems[split])]
 
-    def _files(self, stem: str) -> tuple[pathlib.Path, pathlib.Path]:
-        source, target = (self._directory / (stem + suffix) for suffix in self._suffixes)
-        return source, target
+    def _names(self, stem: str) -> list[str]:
+        return [stem + suffix for suffix in self._suffixes]
 
 
 class TsvSource:
@@ -63,9 +65,9 @@ class TsvSource:
 
     def __init__(self, directory: str):
         """Looks for the files; raises InputError if there are none."""
-        self._directory = _directory(directory)
-        stems = [path.stem for path in self._directory.iterdir() if path.suffix == ".tsv"]
-        self._stems = _stems_by_split(directory, stems)
+        self._paths = files_by_name(given_directory(directory))
+        stems = [name.removesuffix(".tsv") for name in self._paths if name.endswith(".tsv")]
+        self._stems = stems_by_split(directory, stems)
         if not self._stems:
             raise InputError(f"{directory} has no train.tsv, dev.tsv or test*.tsv")
         self.splits = tuple(self._stems)
@@ -82,10 +84,11 @@ class TsvSource:
 
     def files(self, split: str) -> list[pathlib.Path]:
         """Returns the file that a split is read from."""
-        return [self._directory / f"{self._stems[split]}.tsv"]
+        return [self._paths[f"{self._stems[split]}.tsv"]]
 
 
-def _directory(name: str) -> pathlib.Path:
+def given_directory(name: str) -> pathlib.Path:
+    """Returns the directory that `data.source` names; raises InputError if there is none."""
     path = pathlib.Path(name).expanduser()
     if not path.is_dir():
         raise InputError(
@@ -95,7 +98,24 @@ def _directory(name: str) -> pathlib.Path:
     return path
 
 
-def _stems_by_split(directory: str, stems: list[str]) -> dict[str, str]:
+def files_by_name(directory: pathlib.Path) -> dict[str, pathlib.Path]:
+    """Returns the files of a directory by their names without the ending of what packed them.
+
+    Raises:
+      InputError: a split is there twice, as `train.en` and `train.en.gz`.
+    """
+    files: dict[str, pathlib.Path] = {}
+    for path in sorted(path for path in directory.iterdir() if path.is_file()):
+        name = without_ending(path.name)
+        if name in files and _is_split(name):
+            raise InputError(
+                f"{directory} has both {files[name].name} and {path.name}; keep one of them"
+            )
+        files[name] = path
+    return files
+
+
+def stems_by_split(directory: str, stems: list[str]) -> dict[str, str]:
     """Returns the file names, without their ending, of the splits `train`, `dev` and tests."""
     devs = [stem for stem in _DEV_NAMES if stem in stems]
     if len(devs) > 1:

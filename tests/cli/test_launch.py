@@ -149,7 +149,7 @@ def changed(arguments, *others):
 # Data that can't be used: the files, the flags, and what is said.
 DATA = {
     "missing directory": (None, TSV, "data.source: data is no directory"),
-    "unknown kind": (GOOD, ["--config.data.source=csv:data"], "must be text:DIR, tsv:DIR or tfds"),
+    "unknown kind": (GOOD, ["--config.data.source=xml:data"], "must be text:DIR, tsv:DIR, jsonl"),
     "no name": (GOOD, ["--config.data.source=text:"], "names no data; give text:NAME"),
     "other language": (GOOD, changed(TEXT, "--config.data.source_language=fr"), "there: de, en"),
     "no language": (GOOD, changed(TEXT, "--config.data.target_language="), "data.target_language"),

@@ -72,10 +72,10 @@ MORE_DATA = {
         TSV,
         "train.tsv, line 100: not UTF-8",
     ),
-    "a compressed file": (
+    "a packed file that is cut off": (
         {"train_tsv": b"\x1f\x8b\x08\0\0\0\0\0", "dev_tsv": "a\tb\n"},
         TSV,
-        "train.tsv: no text, but what looks like gzip",
+        "train.tsv, after line 0: packed text that is damaged or cut off",
     ),
     "a test set of another number of lines": (
         GOOD | {"test_en": "a\nb\n", "test_de": "x\n"},

@@ -1,3 +1,5 @@
+import gzip
+import lzma
 import os
 import threading
 
@@ -5,6 +7,7 @@ import pytest
 from parallel_text import text, tsv
 
 from bahdanau_jax.config import DataConfig
+from bahdanau_jax.data import pipeline
 from bahdanau_jax.data.corpus import Corpus, Example
 from bahdanau_jax.errors import InputError
 from bahdanau_jax.lines import read_pairs
@@ -139,3 +142,25 @@ def test_a_missing_side_is_named(folder, split):
 def test_two_development_sets_are_refused(folder):
     with pytest.raises(InputError, match="both dev and val"):
         tsv(folder({"train.tsv": "a\tb\n", "dev.tsv": "a\tb\n", "val.tsv": "a\tb\n"}))
+
+
+def test_a_packed_side_is_the_same_text_with_the_same_ids(folder, tmp_path, monkeypatch):
+    monkeypatch.setattr(pipeline, "cache_directory", lambda: tmp_path / "cache")
+    plain = folder(PAIR)
+    (tmp_path / "packed").mkdir()
+    for name, pack in (("train.de", gzip.compress), ("train.en", lzma.compress)):
+        ending = {"train.de": ".gz", "train.en": ".xz"}[name]
+        (tmp_path / "packed" / (name + ending)).write_bytes(pack((plain / name).read_bytes()))
+    stores = []
+    for directory in (plain, tmp_path / "packed"):
+        config = DataConfig(f"text:{directory}", "de", "en")
+        config.vocabulary.kind, config.vocabulary.size = "characters", 0
+        data = pipeline.open_data(config, None, print)
+        data.training_store(print)
+        stores.append((data.fingerprints("train"), sorted((tmp_path / "cache/tokens").iterdir())))
+    assert stores[0] == stores[1]  # the second found the store of the first under its name
+
+
+def test_a_file_that_is_there_packed_and_plain_is_refused(folder):
+    with pytest.raises(InputError, match=r"both train\.en and train\.en\.gz; keep one"):
+        text(folder(PAIR | {"train.en.gz": gzip.compress(b"a\n")}))

@@ -13,7 +13,7 @@ def test_the_oldest_versions_tested_are_the_lower_bounds():
     pins = (ROOT / "constraints-oldest.txt").read_text().splitlines()
     oldest = dict(pin.split("==") for pin in pins if not pin.startswith("#"))
     for requirement in wanted:
-        match = re.fullmatch(r"([\w-]+)>=([\d.]+)(,<[\d.]+)?", requirement)
+        match = re.fullmatch(r"([\w-]+)>=([\d.]+)(,<[\d.]+)?(; .*)?", requirement)
         assert match, f"{requirement} has no lower bound"
         bound, tested = match[2], oldest[match[1].lower().replace("_", "-")]
         assert is_first_of(tested, bound), f"{requirement}, but {tested} is tested"
