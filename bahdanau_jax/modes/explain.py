@@ -111,7 +111,9 @@ def vocabulary_sizes(config: DataConfig, directory: Path) -> Sizes:
     source, target = (size or STAND_INS[kind] for kind, size in sides)
     if all(size for _, size in sides):
         return Sizes(source, target, "the configured sizes, which little text may not fill")
-    return Sizes(source, target, "size 0 keeps all that occur, unknown before the data: assumed")
+    return Sizes(
+        source, target, "a guess: size 0 keeps all that occur, which only the data can tell"
+    )
 
 
 def largest_batch(config: Config, vocabulary: int) -> Size:
@@ -185,7 +187,7 @@ def kernel_choices(config: Config) -> list[tuple[str, str, str]]:
             runs, why = "no", "model.kernels=reference"
         elif kernels.platform() not in kernel.platforms:
             places = f"only on {' and '.join(kernel.platforms)}" if kernel.platforms else "nowhere"
-            runs, why = "no", f"measured {places} yet"
+            runs, why = "no", f"measured {places} yet, and not used where it isn't"
         elif not covers.get(kernel.name, True):
             runs, why = "no", f"computes only {kernel.when}"
         else:
@@ -210,7 +212,7 @@ def _print_work(config: Config, size: Size, stream: TextIO) -> None:
         (w.part, _giga(w.forward), _giga(w.backward), f"{(w.forward + w.backward) / total:.1%}")
         for w in work
     ]
-    rows.append(("all", _giga(forward), _giga(backward), f"{_giga(total)} in all"))
+    rows.append(("all", _giga(forward), _giga(backward), f"together {_giga(total)}"))
     _print_table(rows, "lrrr", stream)
     tanh = tanh_count(config.model, size)
     if tanh:

@@ -127,7 +127,7 @@ ORIGINS: dict[str, dict[Any, str]] = {
     "train.beta1": {0.9: "Kingma and Ba 2015"},
     "train.beta2": {0.999: "Kingma and Ba 2015"},
     "train.epsilon": {
-        0.0: f"{PAPER}, B.2: 1e-6, Adadelta's own",
+        0.0: f"the optimizer's own (adam 1e-8, adadelta 1e-6); {PAPER}, B.2: 1e-6",
         8e-7: "google/seq2seq (Britz et al. 2017)",
     },
     "train.weight_decay": {0.0: NONE},
