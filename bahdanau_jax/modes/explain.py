@@ -112,7 +112,7 @@ def vocabulary_sizes(config: DataConfig, directory: Path) -> Sizes:
     if all(size for _, size in sides):
         return Sizes(source, target, "the configured sizes, which little text may not fill")
     return Sizes(
-        source, target, "a guess: size 0 keeps all that occur, which only the data can tell"
+        source, target, "assumed: size 0 keeps all that occur, which only the data can tell"
     )
 
 
