@@ -42,7 +42,7 @@ class DataConfig:
     lowercase: bool = False  # lower-case both sides before anything else
     max_length: int = 50  # tokens a side, end mark not counted; longer training pairs are left out
     shapes: int = 12  # padded (source, target) shapes that training may compile, at most
-    pool: int = 0  # batches sorted by length together; 0: the whole epoch. The paper: 20
+    pool: int = 0  # batches sorted by length together; 0: filled by shape. The paper: 20
     seed: int = 0  # order of the examples
     vocabulary: VocabularyConfig = dataclasses.field(default_factory=VocabularyConfig)
 

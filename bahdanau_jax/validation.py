@@ -311,6 +311,12 @@ def _check_training(config: Config) -> None:
     )
     for field in ("decay_factor", "decay_every"):
         _refuse(getattr(train, field) == 0, f"train.{field} is 0; raise it")
+    _refuse(
+        config.data.pool > 0 and train.batch_tokens > 0,
+        f"data.pool={config.data.pool} sorts the pairs of so many batches of train.batch_size, and "
+        f"train.batch_tokens={train.batch_tokens} leaves open how many pairs a batch has; set one "
+        "of them to 0",
+    )
     characters = config.data.vocabulary.of_target == "characters"
     other = "per" if characters else "cer"  # one error rate by symbol, named after the symbols
     possible = [name for name in METRICS[config.evaluation.metrics] if name != other]

@@ -19,7 +19,7 @@ _PAPERS = tuple(FOLLOWED.values())
 ORIGINS: dict[str, dict[Any, str]] = {
     "data.max_length": {30: f"{PAPER}, 4.2", 50: f"{PAPER}, 4.2; {LUONG}, 4.1"},
     "data.pool": {
-        0: f"{OURS}: sorted by length over the whole epoch",
+        0: f"{OURS}: batches of one padded shape, over the whole epoch",
         20: f"{PAPER}, B.2: 1600 pairs sorted and cut into 20 batches",
     },
     "data.vocabulary.kind": {
