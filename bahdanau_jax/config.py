@@ -169,6 +169,8 @@ class TrainConfig:
     decay_patience: int = 1  # plateau: evaluations without a better train.metric that it waits for
     warmup_steps: int = 0  # steps of linear growth from zero
     clip_norm: float = 1.0  # global norm of the gradient; 0: none
+    average: float = 0.0  # decay of a moving average of the parameters, which is what is
+    # evaluated, chosen and decoded with; below 1; 0: the parameters themselves
     label_smoothing: float = 0.0  # mass spread evenly over the vocabulary, from 0 up to but not 1
     dropout: DropoutConfig = dataclasses.field(default_factory=DropoutConfig)
     max_skipped: int = 10  # steps in a row without a finite gradient before the run gives up

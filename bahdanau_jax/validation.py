@@ -108,6 +108,7 @@ RANGES = {
     "train.decay_patience": (0, None),
     "train.warmup_steps": (0, None),
     "train.clip_norm": (0, None),
+    "train.average": (0, 1),
     "train.label_smoothing": (0, 1),
     "train.dropout.source_words": (0, 1),
     "train.dropout.target_words": (0, 1),

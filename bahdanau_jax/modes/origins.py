@@ -150,6 +150,10 @@ ORIGINS: dict[str, dict[Any, str]] = {
         1.0: f"{PAPER}, B.2 (Pascanu et al. 2013)",
         5.0: f"{LUONG}, 4.1",
     },
+    "train.average": {
+        0.0: NONE,
+        None: "Polyak and Juditsky 1992; by decay, as TensorFlow's ExponentialMovingAverage",
+    },
     "train.label_smoothing": {0.0: NONE, None: "Szegedy et al. 2016, 7"},
     "train.dropout.source_words": {
         0.0: NONE,

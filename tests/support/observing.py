@@ -118,7 +118,7 @@ def _step(config: Config, steps: int | str) -> str:
         return steps
     model = Seq2Seq(config.model, SOURCE_SIZE, TARGET_SIZE)
     optimizer = make_optimizer(config.train, steps)
-    create = functools.partial(create_state, model, optimizer, config.seed)
+    create = functools.partial(create_state, model, optimizer, config.seed, config.train.average)
     first, state = needed(create)
     step, _ = needed(make_train_step(model, optimizer, config.train), state, _batch(), axis=True)
     return f"{first}\n{step}"
