@@ -172,6 +172,7 @@ class TrainConfig:
     average: float = 0.0  # decay of a moving average of the parameters, which is what is
     # evaluated, chosen and decoded with; below 1; 0: the parameters themselves
     label_smoothing: float = 0.0  # mass spread evenly over the vocabulary, from 0 up to but not 1
+    coverage: float = 0.0  # λ of the loss of positions that are attended to again; 0: none
     dropout: DropoutConfig = dataclasses.field(default_factory=DropoutConfig)
     max_skipped: int = 10  # steps in a row without a finite gradient before the run gives up
     log_every: int = 50  # steps between two lines of training figures in metrics.jsonl

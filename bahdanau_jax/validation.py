@@ -37,6 +37,8 @@ SCORES = {
     ),
 }
 
+CONTROLS = ("uniform", "fixed")  # scores whose weights nothing learnt decides
+
 # By `evaluation.metrics`: the metrics, beside nll_per_token, that may choose the best checkpoint.
 METRICS = {
     "error_rate": ("per", "cer", "wer", "exact_match"),
@@ -110,6 +112,7 @@ RANGES = {
     "train.clip_norm": (0, None),
     "train.average": (0, 1),
     "train.label_smoothing": (0, 1),
+    "train.coverage": (0, None),
     "train.dropout.source_words": (0, 1),
     "train.dropout.target_words": (0, 1),
     "train.dropout.embedding": (0, 1),
@@ -317,6 +320,12 @@ def _check_training(config: Config) -> None:
         f"data.pool={config.data.pool} sorts the pairs of so many batches of train.batch_size, and "
         f"train.batch_tokens={train.batch_tokens} leaves open how many pairs a batch has; set one "
         "of them to 0",
+    )
+    score = config.model.attention.score
+    _refuse(
+        train.coverage > 0 and score in CONTROLS,
+        f"train.coverage={train.coverage} teaches weights, and those of "
+        f"model.attention.score={score} are fixed; set it to 0, or use another score",
     )
     characters = config.data.vocabulary.of_target == "characters"
     other = "per" if characters else "cer"  # one error rate by symbol, named after the symbols

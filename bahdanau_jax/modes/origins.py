@@ -155,6 +155,7 @@ ORIGINS: dict[str, dict[Any, str]] = {
         None: "Polyak and Juditsky 1992; by decay, as TensorFlow's ExponentialMovingAverage",
     },
     "train.label_smoothing": {0.0: NONE, None: "Szegedy et al. 2016, 7"},
+    "train.coverage": {0.0: NONE, None: "See, Liu and Manning 2017, Equations 12 and 13"},
     "train.dropout.source_words": {
         0.0: NONE,
         None: "Gal and Ghahramani 2016, 4.2; by position, as Nematus has it",

@@ -51,6 +51,7 @@ class TrainSums(NamedTuple):
     tokens: Array  # real target tokens, float32[]
     gradient_norm: Array  # of the mean gradient, before clipping, float32[]
     finite: Array  # whether loss and gradient were, and the update was made, bool[]
+    of_alignments: dict[str, Array]  # Σ of each loss of alignments that counts, by name, float32[]
 
 
 def create_state(
@@ -83,8 +84,8 @@ def make_train_step(
     Args:
       model: the model.
       optimizer: as from `optimizer.make_optimizer`.
-      train: dropout rates, label smoothing, accumulation, precision, averaging and what the
-        gradient is divided by are read.
+      train: dropout rates, label smoothing, coverage, accumulation, precision, averaging and what
+        the gradient is divided by are read.
     """
     model, by_sentence = with_storage(model, train.precision), train.normalize == "sentences"
     rates = Rates(**vars(train.dropout))
@@ -92,12 +93,13 @@ def make_train_step(
     def sums_and_gradient(params, batch, seeds):
         def summed_loss(params):
             noise = Noise(seeds, rates)
-            arguments = (batch.source, batch.target, noise, train.label_smoothing)
-            return model.apply({"params": params}, *arguments, method="loss_sums")
+            arguments = (batch.source, batch.target, noise, train.label_smoothing, train.coverage)
+            sums: Any = model.apply({"params": params}, *arguments, method="loss_sums")
+            return sums.loss, sums
 
         with products(train.precision):
-            (loss, nll), gradient = jax.value_and_grad(summed_loss, has_aux=True)(params)
-        return loss, nll, gradient
+            (_, sums), gradient = jax.value_and_grad(summed_loss, has_aux=True)(params)
+        return sums, gradient
 
     def train_step(state: TrainState, batch) -> tuple[TrainState, TrainSums]:
         rows = batch.source.shape[0]
@@ -105,9 +107,9 @@ def make_train_step(
         seeds = example_seeds(state.key, state.step, places)
         trained = state.params if state.trained is None else state.trained
         if train.accumulate == 1:
-            loss, nll, gradient = sums_and_gradient(trained, batch, seeds)
+            sums, gradient = sums_and_gradient(trained, batch, seeds)
         else:
-            loss, nll, gradient = _sum_of_parts(
+            sums, gradient = _sum_of_parts(
                 lambda part: sums_and_gradient(trained, *part),
                 (batch, seeds),
                 train.accumulate,
@@ -117,14 +119,14 @@ def make_train_step(
         # Rows that only fill up a batch have no token.
         parts = real.any(axis=1).sum().astype(jnp.float32) if by_sentence else tokens
         if lax.axis_size(AXIS) > 1:  # on one device the sum would only copy every gradient
-            sums = (loss, nll, tokens, parts, gradient)
-            loss, nll, tokens, parts, gradient = lax.psum(sums, AXIS)
+            counted = (sums, tokens, parts, gradient)
+            sums, tokens, parts, gradient = lax.psum(counted, AXIS)
         # Divided after the norm, and again below: outside the condition the mean gradient would be
         # an array more. The condition itself takes 5 % off a step that selects between all old and
         # new parameters and moments (64 sentences, S = T = 16, multi30k, 2 CPU cores).
         norm = optax.tree.norm(gradient) / parts
         # One entry that isn't finite makes the norm so. The step counts, for its batch was read.
-        finite = jnp.isfinite(loss) & jnp.isfinite(norm)
+        finite = jnp.isfinite(sums.loss) & jnp.isfinite(norm)
 
         def update(learned):
             mean = jax.tree.map(lambda g: g / parts, gradient)
@@ -138,7 +140,7 @@ def make_train_step(
         learned = {name: getattr(state, name) for name in ("params", "opt_state", "trained")}
         learned = lax.cond(finite, update, lambda unchanged: unchanged, learned)
         new = dataclasses.replace(state, step=state.step + 1, **learned)
-        return new, TrainSums(loss, nll, tokens, norm, finite)
+        return new, TrainSums(sums.loss, sums.nll, tokens, norm, finite, sums.of_alignments)
 
     return train_step
 

@@ -85,6 +85,7 @@ def test_luongs_model_is_luongs_in_every_choice_that_the_fields_can_say():
         "train.warmup_steps": 0,
         "train.average": 0.0,
         "train.label_smoothing": 0.0,
+        "train.coverage": 0.0,
         "train.dropout.source_words": 0.0,
         "train.dropout.target_words": 0.0,
         "train.dropout.layers": 0.0,

@@ -225,7 +225,7 @@ def _counting_program(model: Any, configs: Any, steps: int) -> Program:
         total = batch.source.sum().astype(jnp.float32)
         params = {"updates": state.params["updates"] + 1}
         state = state.replace(step=state.step + 1, params=params)  # type: ignore[attr-defined]
-        return state, TrainSums(total, total, jnp.float32(1), jnp.float32(1), finite)
+        return state, TrainSums(total, total, jnp.float32(1), jnp.float32(1), finite, {})
 
     return Program(create, step, lambda parts: parts[0], lambda states, _: states)
 
