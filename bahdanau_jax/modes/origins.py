@@ -21,6 +21,7 @@ ORIGINS: dict[str, dict[Any, str]] = {
     "data.pool": {
         0: f"{OURS}: batches of one padded shape, over the whole epoch",
         20: f"{PAPER}, B.2: 1600 pairs sorted and cut into 20 batches",
+        100: f"{LUONG}, its code: 100 batches are read and sorted",
     },
     "data.vocabulary.kind": {
         "characters": OURS,
@@ -74,7 +75,7 @@ ORIGINS: dict[str, dict[Any, str]] = {
     "model.attention.query": {
         "previous": f"{PAPER}, Equation 6: e_ij = a(s_{{i-1}}, h_j)",
         "intermediate": "the conditional GRU of dl4mt and Nematus (Sennrich et al. 2017)",
-        "current": f"{LUONG}, 3",
+        "current": f"{LUONG}, 3; {PAPER}, its code, GroundHog",
     },
     "model.feeding": {
         "none": OURS,
@@ -164,11 +165,11 @@ ORIGINS: dict[str, dict[Any, str]] = {
         0.0: NONE,
         None: "Gal and Ghahramani 2016, 4.2; by position, as Nematus has it",
     },
-    "train.dropout.embedding": {0.0: NONE, 0.2: f"{LUONG}, 4.1, its rate"},
+    "train.dropout.embedding": {0.0: NONE, 0.2: f"{LUONG}, 4.1"},
     "train.dropout.layers": {0.0: NONE, 0.2: f"{LUONG}, 4.1", None: "Zaremba et al. 2014"},
     "train.dropout.states": {0.0: NONE, None: "Gal and Ghahramani 2016, 4.1; Nematus"},
-    "train.dropout.annotations": {0.0: NONE, 0.2: f"{LUONG}, 4.1, its rate"},
-    "train.dropout.readout": {0.0: NONE, 0.2: f"{LUONG}, 4.1, its rate"},
+    "train.dropout.annotations": {0.0: NONE},
+    "train.dropout.readout": {0.0: NONE},
 }
 
 # Where these are 0 another field counts in their place.
