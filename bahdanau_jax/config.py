@@ -42,7 +42,7 @@ class DataConfig:
     lowercase: bool = False  # lower-case both sides before anything else
     max_length: int = 50  # tokens a side, end mark not counted; longer training pairs are left out
     shapes: int = 12  # padded (source, target) shapes that training may compile, at most
-    pool: int = 0  # batches sorted by length together; 0: the whole epoch. The paper: 20
+    pool: int = 0  # batches sorted by length together; 0: filled by shape. The paper: 20
     seed: int = 0  # order of the examples
     vocabulary: VocabularyConfig = dataclasses.field(default_factory=VocabularyConfig)
 
@@ -169,7 +169,10 @@ class TrainConfig:
     decay_patience: int = 1  # plateau: evaluations without a better train.metric that it waits for
     warmup_steps: int = 0  # steps of linear growth from zero
     clip_norm: float = 1.0  # global norm of the gradient; 0: none
+    average: float = 0.0  # decay of a moving average of the parameters, which is what is
+    # evaluated, chosen and decoded with; below 1; 0: the parameters themselves
     label_smoothing: float = 0.0  # mass spread evenly over the vocabulary, from 0 up to but not 1
+    coverage: float = 0.0  # λ of the loss of positions that are attended to again; 0: none
     dropout: DropoutConfig = dataclasses.field(default_factory=DropoutConfig)
     max_skipped: int = 10  # steps in a row without a finite gradient before the run gives up
     log_every: int = 50  # steps between two lines of training figures in metrics.jsonl

@@ -35,7 +35,6 @@ def ineffective(config: Config) -> dict[str, str]:
         "data.source_language": (kind != "tsv", "tsv files have no languages, but columns"),
         "data.target_language": (kind != "tsv", "tsv files have no languages, but columns"),
         "data.directory": (kind == "tfds", "it says where TFDS keeps data; data.source has a path"),
-        "data.pool": (data.shapes > 1, "data.shapes=1 pads all batches alike; raise data.shapes"),
         "data.vocabulary.target_kind": (not data.vocabulary.joint, joint),
         "data.vocabulary.target_size": (not data.vocabulary.joint, joint),
         "model.gru_reset": (model.cell == "gru", f"model.cell={model.cell} has no reset gate"),

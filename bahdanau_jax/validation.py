@@ -37,6 +37,8 @@ SCORES = {
     ),
 }
 
+CONTROLS = ("uniform", "fixed")  # scores whose weights nothing learnt decides
+
 # By `evaluation.metrics`: the metrics, beside nll_per_token, that may choose the best checkpoint.
 METRICS = {
     "error_rate": ("per", "cer", "wer", "exact_match"),
@@ -108,7 +110,9 @@ RANGES = {
     "train.decay_patience": (0, None),
     "train.warmup_steps": (0, None),
     "train.clip_norm": (0, None),
+    "train.average": (0, 1),
     "train.label_smoothing": (0, 1),
+    "train.coverage": (0, None),
     "train.dropout.source_words": (0, 1),
     "train.dropout.target_words": (0, 1),
     "train.dropout.embedding": (0, 1),
@@ -314,6 +318,18 @@ def _check_training(config: Config) -> None:
     )
     for field in ("decay_factor", "decay_every"):
         _refuse(getattr(train, field) == 0, f"train.{field} is 0; raise it")
+    _refuse(
+        config.data.pool > 0 and train.batch_tokens > 0,
+        f"data.pool={config.data.pool} sorts the pairs of so many batches of train.batch_size, and "
+        f"train.batch_tokens={train.batch_tokens} leaves open how many pairs a batch has; set one "
+        "of them to 0",
+    )
+    score = config.model.attention.score
+    _refuse(
+        train.coverage > 0 and score in CONTROLS,
+        f"train.coverage={train.coverage} teaches weights, and those of "
+        f"model.attention.score={score} are fixed; set it to 0, or use another score",
+    )
     characters = config.data.vocabulary.of_target == "characters"
     other = "per" if characters else "cer"  # one error rate by symbol, named after the symbols
     possible = [name for name in METRICS[config.evaluation.metrics] if name != other]

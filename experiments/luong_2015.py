@@ -2,27 +2,42 @@
 
     python launch.py --config=experiments/luong_2015.py
 
+The files are those of https://github.com/lmthang/nmt.hybrid, in code, which has what the paper's
+code, nmt.matlab, had.
+
 Hardware: one GPU of 24 GB or more; the paper's was a Tesla K40.
 Time: not yet measured. The paper: 7 to 10 days (section 4.1).
 Expect: not yet measured. The paper, newstest2014: perplexity 5.9, tokenised BLEU 19.0 (Table 4);
   20.9 with unknown words replaced (Table 1).
 
-Section 4.1: vocabularies of the 50,000 most frequent words, sentences to 50 words, four LSTM layers
-of 1000 units, embeddings of 1000, parameters from [-0.1, 0.1], SGD at rate 1, batches of 128,
-gradients scaled to norm 5, dropout 0.2 and 12 epochs. Section 3: the step's own state queries, the
-score is `general`, the window holds 10 words a side (3.2), and the attentional vector is fed to the
-next step (3.3).
+original says                        field                               where
+-----------------------------------  ----------------------------------  ------------------------
+50,000 words a side, 50 a sentence   data.vocabulary.size, .max_length   4.1
+100 batches read, sorted and cut     data.pool = 100                     trainLSTM.m:113, 672
+4 LSTM layers of 1000                model.encoder, model.decoder        4.1; trainLSTM.m:425
+general, window of 10 a side         model.attention.score, .half_width  3.1, 3.2
+weights times a Gaussian, as is      model.attention.renormalize = false trainLSTM.m:102
+the step's own state queries         model.attention.query = current     3
+h of the step before is fed          model.feeding = attentional         3.3; trainLSTM.m:436
+U(-0.1, 0.1)                         model.initialization = uniform      4.1; trainLSTM.m:31
+SGD at 1, 12 epochs                  train.optimizer = sgd               4.1
+halved every epoch after 8           train.schedule = halving            4.1; trainLSTM.m:37
+128 sentences                        train.batch_size = 128              4.1
+the gradient over sentences          train.normalize = sentences         trainLSTM.m:325
+norm up to 5                         train.clip_norm = 5                 4.1; trainLSTM.m:326
+dropout 0.2 on every layer's input   train.dropout.embedding, .layers    layers/lstmUnitForward.m:14
+beam of 12, ratios 0.5 and 1.5       decode.beam_size                    trainLSTM.m:74, 128
 
-What the fields can't say, or say otherwise:
-- After 8 of the 12 epochs the paper halves the rate at every epoch. Here it stays at 1, unless
-  --config.train.schedule=linear is given.
-- Here the rate and the clipping apply to the gradient of the mean loss over tokens. The paper
-  doesn't say what its "normalized gradient" is divided by.
-- The paper reads the source in reverse. It hands the last state of each encoder layer to the
-  decoder layer of the same number. Here every decoder layer starts from tanh(W_s h), where h is
-  the last state of the top encoder layer.
-- In the paper dropout acts on the inputs of every LSTM layer, here on embeddings, annotations and
-  readout.
+What still differs:
+- The paper reads the source in reverse (4.1).
+- It hands the last state and memory of each encoder layer to the decoder layer of the same number.
+  Here every decoder layer starts from tanh(W_s h), where h is the last state of the top layer.
+- Its cells have no biases, nor has its output layer (trainLSTM.m:427, 510).
+- Its dropout acts on what is fed, too (layers/lstmUnitForward.m:33).
+- The norm that it clips leaves out the embeddings' gradient, which is scaled alike
+  (trainLSTM.m:324). Cells are clipped at 50, and their gradient at 1000 (trainLSTM.m:50).
+- It sorts by the target's length, and shuffles the batches of a pool (trainLSTM.m:673, 707).
+- Output may have ten tokens more than 1.5 times the source here.
 - The text of TFDS isn't tokenised. rnnsearch_50.py says what that does to words.
 """
 
@@ -37,6 +52,7 @@ def get_config() -> Config:
     data.source_language = "en"
     data.target_language = "de"
     data.max_length = 50
+    data.pool = 100
     data.vocabulary.kind = "words"
     data.vocabulary.size = 50_004  # 50,000 words, and padding, begin, end, unknown
 
@@ -60,12 +76,18 @@ def get_config() -> Config:
 
     train.epochs = 12
     train.batch_size = 128
+    train.normalize = "sentences"
     train.optimizer = "sgd"
     train.learning_rate = 1.0
+    train.schedule = "halving"
+    train.decay_start = 8.0
     train.clip_norm = 5.0
     train.dropout.embedding = 0.2
-    train.dropout.annotations = 0.2
-    train.dropout.readout = 0.2
+    train.dropout.layers = 0.2
     train.eval_every = 5_000
     train.checkpoint_every = 2_000
+
+    config.decode.beam_size = 12
+    config.decode.min_length_ratio = 0.5
+    config.decode.max_length_ratio = 1.5
     return config

@@ -7,11 +7,28 @@ Time: not yet measured. The paper: 108 hours for 600,000 updates, 4.5 epochs (Ta
 Expect: not yet measured. The paper, newstest2014, tokenised BLEU by beam search: 17.82; 26.71 on
   sentences without unknown words (Table 1).
 
-Section 4.2 of Bahdanau et al. 2014 takes the model of Cho et al. 2014 (arXiv 1406.1078): a forward
-encoder of 1000 units, whose last state is the context of every step and, through tanh(W_s h), the
-decoder's first state. Two differences remain. Cho et al. pass the context through a tanh layer of
-its own. And their readout takes the new state of the step, while this one takes the previous state,
-as RNNsearch's does. Data and training are those of rnnsearch_50.py.
+Section 4.2 of Bahdanau et al. 2014 takes the model of Cho et al. 2014 (arXiv 1406.1078). Data and
+training are those of rnnsearch_50.py. The files are those of
+https://github.com/lisa-groundhog/GroundHog, in experiments/nmt; its README has the command
+`--proto=prototype_encdec_state "seqlen=50,sort_k_batches=20"`.
+
+original says                        field                               where
+-----------------------------------  ----------------------------------  ------------------------
+a forward encoder of 1000 units      model.encoder.bidirectional = false state.py:51; 4.2
+its last state is every context      model.attention.score = fixed       encdec.py:781; Cho, 2.2
+tanh of its projection is s_0        model.initial_state = final         encdec.py:852
+the readout's state has read         model.attention.query = current     encdec.py:1123; Cho, 2.2
+y_{i-1} and the context              model.feeding = context             encdec.py:1049
+maxout, dim 1000, embeddings 620     as rnnsearch_50.py                  state.py:88, 255
+seqlen 50, sort_k_batches 20         data.max_length, data.pool          README.md:56
+beam                                 decode.beam_size = 10               as rnnsearch_50.py
+
+What still differs:
+- Cho et al.'s text passes the context through a tanh layer of its own; their code doesn't.
+- The first readout of the code sees s_0 itself. Here a state has read the begin mark first, and as
+  yet no context.
+- The output matrix, biases and vocabulary, as groundhog_rnnsearch.py says; the text, as
+  rnnsearch_50.py says.
 """
 
 from bahdanau_jax.config import Config
@@ -23,6 +40,8 @@ def get_config() -> Config:
     model = config.model
     model.encoder.bidirectional = False
     model.attention.score = "fixed"
+    model.attention.query = "current"
+    model.feeding = "context"
     model.initial_state = "final"
     config.train.steps = 600_000
     return config

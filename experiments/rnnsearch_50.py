@@ -1,4 +1,4 @@
-"""RNNsearch-50 to the letter: Bahdanau, Cho and Bengio 2014, English to French.
+"""RNNsearch-50 as the paper has it: Bahdanau, Cho and Bengio 2014, English to French.
 
     python launch.py --config=experiments/rnnsearch_50.py
     python launch.py --config=experiments/rnnsearch_50.py --mode=explain
@@ -11,11 +11,31 @@ Time: not yet measured. The paper: 111 hours for 288,000 updates, 2.2 epochs (Ta
 Expect: not yet measured. The paper, newstest2014, tokenised BLEU by beam search: 26.75; 34.16 on
   sentences without unknown words; 28.45 and 36.15 after 667,000 updates (Table 1).
 
-Model, sizes and initialisation: sections 3.1, 3.2 and 4.2, appendices A and B.1. Training: 4.2 and
-B.2. What differs is the data. The paper took 348 million words of WMT14, chosen by Axelrod et al.'s
-method, and tokenised them by Moses. TFDS has the whole set and doesn't tokenise: words here keep
-their punctuation, and more of them are unknown. For figures that compare with the paper's, tokenise
-the text and name it by --config.data.source=text:DIR. wmt14_en_fr.py takes subwords instead.
+Here a query is the paper's s_{i-1}, which has read y_{i-2} with c_{i-1}. In the paper's code,
+GroundHog, it has read y_{i-1}: that form is groundhog_rnnsearch.py, with the same training.
+
+original says                        field                               where
+-----------------------------------  ----------------------------------  ------------------------
+30,000 words a side, and [UNK]       data.vocabulary.size = 30_004       4.1
+sentences of up to 50 words          data.max_length = 50                4.2
+1600 pairs sorted, cut into 20       data.pool = 20                      B.2; encdec.py:141
+GRU, reset before the product        model.gru_reset = before            A.1.1
+m = 620, n = 1000, n' = 1000         model.embedding, .units             A.2.3
+maxout of l = 500 pairs              model.readout_units = 500           A.2.2, A.2.3
+s_0 = tanh(W_s h_1, backward)        model.initial_state = backward      A.2.2
+orthogonal; W_a, U_a 0.001; 0.01     model.initialization = paper        B.1
+Adadelta, 0.95 and 1e-6, 80 pairs    train.optimizer = adadelta          B.2
+norm of the gradient up to 1         train.clip_norm = 1                 B.2
+cost: the mean over sentences        train.normalize = sentences         cost_layers.py:1354
+beam of 10, length from half on      decode.beam_size, .min_length_ratio sample_server.py:75,
+                                                                         sample.py:152
+
+What still differs:
+- The paper doesn't say how wide its beam was; 10 is what its demonstration begins with.
+- The paper took 348 million words of WMT14, chosen by Axelrod et al.'s method, and tokenised them
+  by Moses. TFDS has the whole set and doesn't tokenise: words here keep their punctuation, and more
+  of them are unknown. For figures that compare with the paper's, tokenise the text and name it by
+  --config.data.source=text:DIR. wmt14_en_fr.py takes subwords instead.
 """
 
 from bahdanau_jax.config import Config
@@ -50,6 +70,7 @@ def get_config() -> Config:
 
     train.steps = 288_000
     train.batch_size = 80
+    train.normalize = "sentences"
     train.optimizer = "adadelta"
     train.learning_rate = 1.0
     train.schedule = "constant"
@@ -57,4 +78,6 @@ def get_config() -> Config:
     train.eval_every = 10_000
     train.checkpoint_every = 2_000
     train.metric = "bleu"
+    config.decode.beam_size = 10
+    config.decode.min_length_ratio = 0.5
     return config

@@ -2,19 +2,44 @@
 
     python launch.py --config=experiments/toshniwal_g2p.py
 
-The data are those of pronalsyl.py.
+The data are those of pronalsyl.py. The files are those of https://github.com/shtoshni/g2p.
 
 Hardware: one GPU.
 Time: not yet measured.
 Expect: not yet measured. Quoted for the paper (arXiv 1610.06540), global attention: PER 5.04, WER
   21.69; five models together 4.69 and 20.24.
 
-Published: an encoder of three bidirectional LSTM layers of 512 units, an alignment model of 64
-units, dropout 0.2, Adam at 1e-3, batches of 256, greedy decoding. The state of the same step
-queries, the additive score has a bias, and the output reads the state beside the context.
+original says                        field                               where
+-----------------------------------  ----------------------------------  ------------------------
+embeddings of 512                    model.embedding = 512               g2p.py:55
+3 LSTM layers of 512 a direction     model.encoder.units, .layers        g2p.py:58, encoder.py:75
+3 LSTM layers of 512                 model.decoder.units, .layers        decoder.py:72
+tanh over 64, with a bias            model.attention.units, .bias        attn_decoder.py:47, 68
+the step's own output queries        model.attention.query = current     attn_decoder.py:99
+the context enters the next step     model.feeding = context             attn_decoder.py:121
+the encoder's last states            model.initial_state = final         encoder.py:87, 130
+dropout 0.2 on every layer's output  train.dropout.layers, .annotations, encoder.py:49,
+                                     .readout = 0.2                      decoder.py:68
+Adam at 1e-3, 256 words              train.learning_rate, .batch_size    g2p.py:41, 50
+rate x 0.8 where training gets worse train.schedule = plateau            g2p.py:44, 291
+norm up to 5                         train.clip_norm = 5                 g2p.py:47
+100 epochs, by the development WER   train.epochs = 100, .metric = wer   g2p.py:99, 312
+greedy                               decode.beam_size = 1                g2p.py:355
 
-This project's own choices: that the 512 units are those of each direction, one decoder layer, the
-sizes of embedding and readout, where dropout acts, the schedule, and the number of epochs.
+What still differs:
+- The source is read in reverse (seq2seq_model.py:224).
+- Each decoder layer takes the forward direction's last state and memory of the encoder layer of its
+  height, as they are (encoder.py:87). Here each starts from tanh(W_s [h_S ; h_1]) of the top layer.
+- The top state is projected to the words first. This projection queries, and a second one of it and
+  the context is the output (decoder.py:78, attn_decoder.py:101). Here a tanh of state and context
+  lies before the output.
+- Word and context are projected to 512 together before the cell reads them (attn_decoder.py:121).
+- The forget gate begins with a bias of 1 (BasicLSTMCell). Embeddings begin in U(-1, 1), the encoder
+  in U(-0.075, 0.075) (encoder.py:73, 112); here as model.initialization=glorot says.
+- A word's loss is divided by its own length, then by the number of words (seq2seq_model.py:142).
+- The rate falls where an epoch's training loss is above those of the three before. Here it falls
+  after the third evaluation without a better WER. The checkpoint is chosen by the mean WER of three
+  epochs there (g2p.py:303), here by that of one.
 """
 
 from bahdanau_jax.config import Config
@@ -25,22 +50,35 @@ def get_config() -> Config:
     config = pronalsyl.get_config()
     model, train = config.model, config.train
     model.cell = "lstm"
+    model.embedding = 512
     model.encoder.units = 512
     model.encoder.layers = 3
     model.decoder.units = 512
+    model.decoder.layers = 3
     model.attention.query = "current"
     model.attention.units = 64
     model.attention.bias = True
+    model.feeding = "context"
     model.initial_state = "final"
-    model.readout = "attentional"
+    model.readout = "tanh"
+    model.readout_parts = "state_context"
     model.readout_units = 512
 
-    train.epochs = 20
+    train.epochs = 100
     train.batch_size = 256
     train.learning_rate = 1e-3
-    train.dropout.embedding = 0.2
+    train.schedule = "plateau"
+    train.decay_factor = 0.8
+    train.decay_patience = 2
+    train.warmup_steps = 0
+    train.clip_norm = 5.0
+    train.label_smoothing = 0.0
+    train.dropout.embedding = 0.0
+    train.dropout.layers = 0.2
     train.dropout.annotations = 0.2
     train.dropout.readout = 0.2
     train.eval_every = 430  # once an epoch, nearly
     train.checkpoint_every = 430
+    train.metric = "wer"
+    config.decode.beam_size = 1
     return config

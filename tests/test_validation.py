@@ -196,6 +196,16 @@ REFUSED = [
         ["train.decay_start=8", "train.epochs=8", "lower"],
         [{"train.decay_start": 7.5}, {"train.epochs": 9.0}],
     ),
+    (
+        {"data.pool": 20, "train.batch_tokens": 4000},
+        ["data.pool=20", "train.batch_tokens=4000", "set one of them to 0"],
+        [{"data.pool": 0}, {"train.batch_tokens": 0}],
+    ),
+    (
+        {"train.coverage": 1.0, "model.attention.score": "uniform"},
+        ["train.coverage=1.0", "model.attention.score=uniform", "set it to 0", "another score"],
+        [{"train.coverage": 0.0}, {"model.attention.score": "additive"}],
+    ),
     ({"train.decay_factor": 0.0}, ["train.decay_factor"], [{"train.decay_factor": 0.1}]),
     (
         {"train.warmup_steps": 10_000},

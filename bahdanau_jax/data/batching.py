@@ -1,8 +1,8 @@
 """Which pairs make up batch number k: a pure function of the order's seed and of k.
 
-An epoch's batches have a fixed layout: how many there are, and the shape and rows of each, follow
-from the lengths alone. The seed and the epoch decide which pairs of a shape come first and in
-which order the batches are read. So a run resumes at any k at the price of one shuffle.
+How many batches an epoch has follows from the lengths alone. The seed and the epoch decide which
+pairs are in each of them, by one of the two orders of `epochs.py`. So a run resumes at any k at
+the price of one shuffle.
 """
 
 import math
@@ -11,13 +11,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bahdanau_jax.data.layout import Layout
-from bahdanau_jax.data.shapes import assign_shapes, choose_shapes, length_histogram, round_up
+from bahdanau_jax.data.epochs import Epoch, GroupedByShape, SortedPools
+from bahdanau_jax.data.shapes import round_up
 from bahdanau_jax.data.token_store import TokenStore
 from bahdanau_jax.errors import InputError
 
 _FULL_BATCH_LENGTH = 128  # longer sentences are evaluated fewer at a time
-_WINDOWS_COUNTED = 500  # windows that stand for all of them while shapes are compared
 
 
 class Batch(NamedTuple):
@@ -35,16 +34,17 @@ class Batch(NamedTuple):
 class Batcher:
     """The batches of a training run, for one of the processes that share it.
 
-    The pairs of one shape come in a shuffled order and fill the batches that `Layout` has for
-    them; then the batches are shuffled. At most one batch of an epoch has fewer pairs than rows.
-    The orders come from NumPy's Generator, whose streams may change between NumPy's versions.
+    At most one batch of an epoch has fewer pairs than rows. The orders come from NumPy's
+    Generator, whose streams may change between NumPy's versions.
 
     Attributes:
       pairs: pairs of an epoch.
       left_out: pairs of the store that are longer than `max_length` on a side.
       batches_per_epoch: batches in which each of the pairs occurs once.
-      padding_share: share of the positions of an epoch's batches that hold no token.
-      shapes: (B, S, T) of the batches that occur, over all processes, the largest first.
+      padding_share: share of the positions of an epoch's batches that hold no token; with pools,
+        in which epochs differ, of one that stands for all.
+      shapes: (B, S, T) of the batches that occur, with pools that may, over all processes, the
+        largest first.
     """
 
     def __init__(
@@ -70,7 +70,8 @@ class Batcher:
           batch_tokens: rows times the longer of S and T, at most; 0: `batch_size` counts.
           max_length: tokens a side, end mark not counted; longer pairs are left out.
           shapes: padded (S, T), at most.
-          pool: batches of a window; 0: the whole epoch is one.
+          pool: batches of `batch_size` that are read and sorted by length together; 0: batches
+            are filled by shape.
           multiple: batches are filled up to rows that this divides (the number of devices). It
             doesn't change which pairs are in which row of which batch.
           process_index: which part of each batch this process reads.
@@ -81,48 +82,34 @@ class Batcher:
         """
         self._store, self._seed = store, seed
         self._process_index, self._process_count = process_index, process_count
-        kept = _short_enough(store, max_length)
+        self._kept = kept = _short_enough(store, max_length)
         self.pairs, self.left_out = len(kept), len(store) - len(kept)
         source, target = store.source_lengths[kept], store.target_lengths[kept]
         if batch_tokens:
             _check_batch_tokens(batch_tokens, int(max(source.max(), target.max())))
-
-        def padded(sizes: np.ndarray, pairs: np.ndarray) -> int:
-            rows = _rows(sizes, batch_size, batch_tokens)
-            return Layout(sizes, rows, pairs, pool, _WINDOWS_COUNTED).padded
-
-        histogram = length_histogram(source, target)
-        self._sizes = choose_shapes(histogram, shapes, padded)
-        assigned = assign_shapes(histogram, self._sizes)
-        members = np.bincount(assigned, minlength=len(self._sizes))
-        layout = Layout(self._sizes, _rows(self._sizes, batch_size, batch_tokens), members, pool)
-        # A stable sort of bytes takes NumPy's radix sort: linear in the number of pairs.
-        self._by_shape = kept[np.argsort(assigned, kind="stable")]
-        self._shape_ends = np.cumsum(members)
-        self._slots, self._begins, self._ends, self._shape = layout.place()
-        self.batches_per_epoch = len(self._begins)
+        self._order = order = (
+            SortedPools(source, target, shapes, batch_size, pool)
+            if pool
+            else GroupedByShape(source, target, shapes, batch_size, batch_tokens)
+        )
+        self.batches_per_epoch = int(order.batches.sum())
         multiple = math.lcm(multiple, process_count)
-        self._filled = -(-layout.rows // multiple) * multiple
-        batches = np.bincount(self._shape, minlength=len(self._sizes))
-        positions = int(batches @ (self._filled * self._sizes.sum(axis=1)))
+        self._filled = -(-order.rows // multiple) * multiple
+        positions = int(order.batches @ (self._filled * order.sizes.sum(axis=1)))
         self.padding_share = 1 - (int(source.sum()) + int(target.sum())) / positions
-        occurring = [
-            (int(self._filled[shape]), int(self._sizes[shape, 0]), int(self._sizes[shape, 1]))
-            for shape in np.flatnonzero(batches)
-        ]
-        self.shapes = sorted(occurring, key=lambda s: (s[0] * s[1] * s[2], s), reverse=True)
-        self._epoch: tuple[int, np.ndarray, np.ndarray] | None = None
+        possible = [self._padded(int(shape)) for shape in order.occurring]
+        self.shapes = sorted(possible, key=lambda s: (s[0] * s[1] * s[2], s), reverse=True)
+        self._epoch: tuple[int, Epoch] | None = None
 
     def indices(self, k: int) -> np.ndarray:
         """Returns int64[n], the store's numbers of the pairs in batch k's first n rows, k >= 0."""
-        order, number = self._locate(k)
-        return order[self._slots[self._begins[number] : self._ends[number]]]
+        epoch, place = self._locate(k)
+        return self._kept[epoch.pairs[epoch.begins[place] : epoch.ends[place]]]
 
     def shape(self, k: int) -> tuple[int, int, int]:
         """Returns (B, S, T) of batch k over all processes, k >= 0; reads no pair."""
-        _, number = self._locate(k)
-        shape = self._shape[number]
-        return int(self._filled[shape]), int(self._sizes[shape, 0]), int(self._sizes[shape, 1])
+        epoch, place = self._locate(k)
+        return self._padded(int(epoch.shapes[place]))
 
     def batch(self, k: int) -> Batch:
         """Reads this process's part of the run's batch number k.
@@ -133,33 +120,27 @@ class Batcher:
         Returns:
           The batch, B / process_count rows of it.
         """
-        _, number = self._locate(k)
-        shape = self._shape[number]
-        rows = int(self._filled[shape]) // self._process_count
+        rows, source, target = self.shape(k)
+        rows //= self._process_count
         pairs = self.indices(k)[rows * self._process_index : rows * (self._process_index + 1)]
-        source, target = map(int, self._sizes[shape])
         return Batch(
             self._store.sources(pairs, rows, source), self._store.targets(pairs, rows, target)
         )
 
-    def _locate(self, k: int) -> tuple[np.ndarray, int]:
-        """Returns the order of the pairs in k's epoch, and the place of batch k in the layout."""
+    def _padded(self, shape: int) -> tuple[int, int, int]:
+        """Returns (B, S, T) of the batches of a shape, given its number."""
+        source, target = self._order.sizes[shape]
+        return int(self._filled[shape]), int(source), int(target)
+
+    def _locate(self, k: int) -> tuple[Epoch, int]:
+        """Returns the epoch of batch k, and its place there."""
         if k < 0:
             raise ValueError(f"there is no batch {k}")
-        epoch, place = divmod(k, self.batches_per_epoch)
-        if self._epoch is None or self._epoch[0] != epoch:
-            self._epoch = (epoch, *self._shuffle(epoch))
-        _, order, batches = self._epoch
-        return order, int(batches[place])
-
-    def _shuffle(self, epoch: int) -> tuple[np.ndarray, np.ndarray]:
-        """Returns the pairs, shuffled among those of the same shape, and the batches' order."""
-        entropy = np.random.SeedSequence(self._seed % 2**64, spawn_key=(epoch,))
-        generator = np.random.default_rng(entropy)
-        order = self._by_shape.copy()
-        for group in np.split(order, self._shape_ends[:-1]):
-            generator.shuffle(group)
-        return order, generator.permutation(self.batches_per_epoch)
+        number, place = divmod(k, self.batches_per_epoch)
+        if self._epoch is None or self._epoch[0] != number:
+            entropy = np.random.SeedSequence(self._seed % 2**64, spawn_key=(number,))
+            self._epoch = (number, self._order.epoch(np.random.default_rng(entropy)))
+        return self._epoch[1], place
 
 
 def evaluation_batches(
@@ -229,17 +210,6 @@ def _rows_of_length(rows: int, longest: int) -> int:
 def _rounded(lengths: np.ndarray) -> np.ndarray:
     table = np.array([round_up(length) for length in range(lengths.max(initial=0) + 1)])
     return table[lengths]
-
-
-def _rows(sizes: np.ndarray, batch_size: int, batch_tokens: int) -> np.ndarray:
-    """Returns int64[K], the rows of a batch of each shape."""
-    if not batch_tokens:
-        return np.full(len(sizes), batch_size)
-    rows = batch_tokens // sizes.max(axis=1)
-    # Rounded down to a multiple of up to eight, so that the usual numbers of devices need no
-    # filler rows; never of the actual number, which must not change what is in a batch.
-    step = np.where(rows < 16, 1, np.where(rows < 32, 2, np.where(rows < 64, 4, 8)))
-    return rows // step * step
 
 
 def _short_enough(store: TokenStore, max_length: int) -> np.ndarray:

@@ -4,8 +4,6 @@ It depends on how many pairs there are of each shape, not on which they are, so 
 every epoch and on any number of devices.
 """
 
-import math
-
 import numpy as np
 
 from bahdanau_jax.data.shapes import next_shapes
@@ -14,47 +12,32 @@ from bahdanau_jax.data.shapes import next_shapes
 class Layout:
     """How the pairs of each shape share an epoch's batches.
 
-    The epoch is cut into windows, each with its share of the pairs of every shape. In a window
-    the pairs of a shape are cut into batches; what remains goes to the next larger shape, and in
-    the largest one to the next window. At most one batch is ragged, of fewer pairs than rows.
+    The pairs of a shape are cut into batches; what remains goes to the next larger shape. At most
+    one batch is ragged, of fewer pairs than rows.
 
     Attributes:
-      rows: int64[K], rows of a batch of each shape.
-      padded: tokens of all batches; an estimate where not all windows were counted.
+      padded: tokens of all batches.
     """
 
-    def __init__(
-        self,
-        shapes: np.ndarray,
-        rows: np.ndarray,
-        pairs: np.ndarray,
-        pool: int = 0,
-        counted: int | None = None,
-    ):
-        """Counts the pairs of each shape in each window, not yet placing them.
+    def __init__(self, shapes: np.ndarray, rows: np.ndarray, pairs: np.ndarray):
+        """Counts the pairs in the batches of each shape, not yet placing them.
 
         Args:
           shapes: int64[K, 2], padded (S, T), by ascending S + T; the last holds every pair.
           rows: int64[K], rows of a batch of each shape.
           pairs: int64[K], pairs whose cheapest shape each is; at least one in all.
-          pool: batches of a window; 0: the epoch is one window.
-          counted: windows that stand for all, where only an estimate of `padded` is wanted;
-            None: all.
         """
-        self.rows = rows
+        self._rows, self._pairs = rows, pairs
         self._larger = next_shapes(shapes)
-        windows = math.ceil((pairs / rows).sum() / pool) if pool else 1
-        window = np.arange(min(windows, counted or windows))[:, None]
-        # int64[W, K]: the pairs of each shape in each window, and those that its batches hold.
-        self._own = (window + 1) * pairs // windows - window * pairs // windows
-        self._held = self._settle(self._own)
         cost = rows * shapes.sum(axis=1)
         self._ragged = self._choose_ragged(cost)
-        self._own[-1, 0] -= self._ragged
-        self._held[-1:] = self._settle(self._own[-1:])
-        batches = -(-self._held.sum(axis=0) // rows)
+        # int64[K]: the pairs of each shape that aren't set aside, and those that its batches hold.
+        self._own = pairs.copy()
+        self._own[0] -= self._ragged
+        self._held = self._settle(self._own)
+        batches = -(-self._held // rows)
         batches[0] += self._ragged > 0
-        self.padded = int(batches @ cost) * windows // len(window)
+        self.padded = int(batches @ cost)
 
     def place(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """Gives every pair its row.
@@ -65,39 +48,31 @@ class Layout:
           ends: int64[M], the slot after its last.
           shapes: int64[M], the shape of each batch.
         """
-        windows = np.arange(len(self._own))
-        pairs = self._own.sum(axis=0)
-        pairs[0] += self._ragged
-        firsts = np.cumsum(pairs) - pairs
-        arrived: list[list[tuple[np.ndarray, np.ndarray]]] = [[] for _ in self.rows]
+        firsts = np.cumsum(self._pairs) - self._pairs
+        arrived: list[list[np.ndarray]] = [[] for _ in self._rows]
         groups = []
-        for shape, own in enumerate(self._own.T):
-            here = (firsts[shape] + np.arange(own.sum()), np.repeat(windows, own))
-            places, window = map(np.concatenate, zip(*arrived[shape], here, strict=True))
-            by_window = np.argsort(window, kind="stable")
-            places, window = places[by_window], window[by_window]
-            number = np.bincount(window, minlength=len(windows))
-            stays = _ranks(number) < np.repeat(self._held[:, shape], number)
-            groups.append(places[stays])
+        for shape, (own, held) in enumerate(zip(self._own, self._held, strict=True)):
+            places = np.concatenate([*arrived[shape], firsts[shape] + np.arange(own)])
+            groups.append(places[:held])
             if shape < len(self._larger):
-                arrived[self._larger[shape]].append((places[~stays], window[~stays]))
-        groups.append(firsts[0] + pairs[0] - self._ragged + np.arange(self._ragged))
+                arrived[self._larger[shape]].append(places[held:])
+        groups.append(self._own[0] + np.arange(self._ragged))
         return np.concatenate(groups), *self._cut(np.array([len(group) for group in groups]))
 
     def _cut(self, slots: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Cuts the slots of each shape, and the ragged ones, int64[K + 1], into batches."""
-        shapes = np.append(np.arange(len(self.rows)), 0)
-        number = -(-slots // self.rows[shapes])
+        shapes = np.append(np.arange(len(self._rows)), 0)
+        number = -(-slots // self._rows[shapes])
         shape = np.repeat(shapes, number)
         ends = np.cumsum(slots)
-        begins = np.repeat(ends - slots, number) + _ranks(number) * self.rows[shape]
-        return begins, np.minimum(begins + self.rows[shape], np.repeat(ends, number)), shape
+        begins = np.repeat(ends - slots, number) + _ranks(number) * self._rows[shape]
+        return begins, np.minimum(begins + self._rows[shape], np.repeat(ends, number)), shape
 
     def _settle(self, own: np.ndarray) -> np.ndarray:
         """Passes what makes no full batch on to larger shapes: int64[..., K] to the same."""
         held = own.copy()
         for shape, larger in enumerate(self._larger):
-            rest = held[..., shape] % self.rows[shape]
+            rest = held[..., shape] % self._rows[shape]
             held[..., shape] -= rest
             held[..., larger] += rest
         return held
@@ -108,14 +83,14 @@ class Layout:
         Some batch must be ragged unless the numbers happen to divide. In the largest shape it
         would be dearest; a few pairs set aside in the smallest one let all others come out even.
         """
-        if len(self.rows) == 1:
+        if len(self._rows) == 1:
             return 0
-        aside = np.arange(min(self.rows[0], self._own[-1, 0] + 1))
-        own = np.repeat(self._own[-1:], len(aside), axis=0)
+        aside = np.arange(min(self._rows[0], self._pairs[0] + 1))
+        own = np.repeat(self._pairs[None], len(aside), axis=0)
         own[:, 0] -= aside
-        held = self._settle(own) + self._held[:-1].sum(axis=0)
-        padded = -(-held // self.rows) @ cost + (aside > 0) * cost[0]
-        even = (aside == 0) | (held[:, -1] % self.rows[-1] == 0)
+        held = self._settle(own)
+        padded = -(-held // self._rows) @ cost + (aside > 0) * cost[0]
+        even = (aside == 0) | (held[:, -1] % self._rows[-1] == 0)
         return int(aside[even][np.argmin(padded[even])])
 
 

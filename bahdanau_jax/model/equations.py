@@ -268,3 +268,19 @@ def smoothed_nll(logits: Array, target: Array, smoothing: float | Array) -> Arra
         return nll
     mean = jax.nn.logsumexp(logits, axis=-1) - logits.mean(axis=-1)
     return (1.0 - smoothing) * nll + smoothing * mean
+
+
+def coverage_loss(alignments: Array) -> Array:
+    """Returns Σ_j min(α_ij, Σ_{k<i} α_kj) of every step (See et al. 2017, Equations 10 and 12).
+
+    It is the weight that falls on what has had weight before.
+
+    Args:
+      alignments: α_ij, `float32[T, B, S]`.
+
+    Returns:
+      `float32[T, B]`.
+    """
+    sums = jnp.cumsum(alignments[:-1], axis=0)
+    past = jnp.concatenate([jnp.zeros_like(alignments[:1]), sums])
+    return jnp.minimum(alignments, past).sum(axis=-1)

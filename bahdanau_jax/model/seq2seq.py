@@ -1,6 +1,6 @@
 """The sequence-to-sequence model: encode, teacher-forced logits, and one step of decoding."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import flax.linen as nn
 import jax
@@ -16,6 +16,14 @@ from bahdanau_jax.model.encoder import Encoder
 from bahdanau_jax.model.initialization import initialization
 from bahdanau_jax.model.kernels.output_loss import output_loss, output_nll
 from bahdanau_jax.special_ids import BOS, PAD
+
+
+class LossSums(NamedTuple):
+    """Sums over the real target tokens of a batch, `float32[]`."""
+
+    loss: Array  # what is minimised: `equations.smoothed_nll` and weighted losses of alignments
+    nll: Array  # -log p(y_i), nats; it hands no gradient on
+    of_alignments: dict[str, Array]  # those of alignments that count, by name, without weight
 
 
 class Seq2Seq(nn.Module):
@@ -89,20 +97,35 @@ class Seq2Seq(nn.Module):
         return self.logits(readout.swapaxes(0, 1)), alignments.swapaxes(0, 1)
 
     def loss_sums(
-        self, source: Array, target: Array, noise: Noise | None, smoothing: float | Array
-    ) -> tuple[Array, Array]:
-        """Returns what training minimises and -log p, over all real target tokens.
+        self,
+        source: Array,
+        target: Array,
+        noise: Noise | None,
+        smoothing: float | Array,
+        coverage: float = 0.0,
+    ) -> LossSums:
+        """Returns what training minimises and its parts, over all real target tokens.
 
         Args:
           source: `int32[B, S]`.
           target: `int32[B, T]`.
           noise: the randomness of dropout; None for none.
           smoothing: ε of label smoothing.
-
-        Returns:
-          The sums of `equations.smoothed_nll`, and of `token_nll` without a gradient; nats.
+          coverage: λ of `equations.coverage_loss`.
         """
-        readout, _ = self._teacher_forced(source, target, noise)
+        readout, alignments = self._teacher_forced(source, target, noise)
+        loss, nll = self._output_sums(readout, target, smoothing)
+        of_alignments = {}
+        if coverage > 0:
+            steps = equations.coverage_loss(alignments)
+            of_alignments["coverage"] = jnp.sum(steps, where=target.T != PAD)
+            loss = loss + coverage * of_alignments["coverage"]
+        return LossSums(loss, nll, of_alignments)
+
+    def _output_sums(
+        self, readout: Array, target: Array, smoothing: float | Array
+    ) -> tuple[Array, Array]:
+        """Returns the sums of `equations.smoothed_nll`, and of `token_nll` without a gradient."""
         if kernels.may_run("output_loss", self.config.kernels):
             tokens, y = readout.reshape(-1, readout.shape[-1]), target.T.reshape(-1)
             return output_loss(tokens, self._output_weights(), self.b_w, y, y != PAD, smoothing)

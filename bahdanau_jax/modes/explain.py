@@ -160,7 +160,7 @@ def step_memory(model: Seq2Seq, config: Config, size: Size) -> StepMemory:
     """
     optimizer = make_optimizer(config.train, config.train.steps)
     state: TrainState = devices.abstract(
-        jax.eval_shape(lambda: create_state(model, optimizer, config.seed))
+        jax.eval_shape(lambda: create_state(model, optimizer, config.seed, config.train.average))
     )
     check_sizes(state, config, (size.rows, size.source, size.target))
     batch = Batch(

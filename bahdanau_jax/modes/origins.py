@@ -19,8 +19,9 @@ _PAPERS = tuple(FOLLOWED.values())
 ORIGINS: dict[str, dict[Any, str]] = {
     "data.max_length": {30: f"{PAPER}, 4.2", 50: f"{PAPER}, 4.2; {LUONG}, 4.1"},
     "data.pool": {
-        0: f"{OURS}: sorted by length over the whole epoch",
+        0: f"{OURS}: batches of one padded shape, over the whole epoch",
         20: f"{PAPER}, B.2: 1600 pairs sorted and cut into 20 batches",
+        100: f"{LUONG}, its code: 100 batches are read and sorted",
     },
     "data.vocabulary.kind": {
         "characters": OURS,
@@ -74,7 +75,7 @@ ORIGINS: dict[str, dict[Any, str]] = {
     "model.attention.query": {
         "previous": f"{PAPER}, Equation 6: e_ij = a(s_{{i-1}}, h_j)",
         "intermediate": "the conditional GRU of dl4mt and Nematus (Sennrich et al. 2017)",
-        "current": f"{LUONG}, 3",
+        "current": f"{LUONG}, 3; {PAPER}, its code, GroundHog",
     },
     "model.feeding": {
         "none": OURS,
@@ -150,7 +151,12 @@ ORIGINS: dict[str, dict[Any, str]] = {
         1.0: f"{PAPER}, B.2 (Pascanu et al. 2013)",
         5.0: f"{LUONG}, 4.1",
     },
+    "train.average": {
+        0.0: NONE,
+        None: "Polyak and Juditsky 1992; by decay, as TensorFlow's ExponentialMovingAverage",
+    },
     "train.label_smoothing": {0.0: NONE, None: "Szegedy et al. 2016, 7"},
+    "train.coverage": {0.0: NONE, None: "See, Liu and Manning 2017, Equations 12 and 13"},
     "train.dropout.source_words": {
         0.0: NONE,
         None: "Gal and Ghahramani 2016, 4.2; by position, as Nematus has it",
@@ -159,11 +165,11 @@ ORIGINS: dict[str, dict[Any, str]] = {
         0.0: NONE,
         None: "Gal and Ghahramani 2016, 4.2; by position, as Nematus has it",
     },
-    "train.dropout.embedding": {0.0: NONE, 0.2: f"{LUONG}, 4.1, its rate"},
+    "train.dropout.embedding": {0.0: NONE, 0.2: f"{LUONG}, 4.1"},
     "train.dropout.layers": {0.0: NONE, 0.2: f"{LUONG}, 4.1", None: "Zaremba et al. 2014"},
     "train.dropout.states": {0.0: NONE, None: "Gal and Ghahramani 2016, 4.1; Nematus"},
-    "train.dropout.annotations": {0.0: NONE, 0.2: f"{LUONG}, 4.1, its rate"},
-    "train.dropout.readout": {0.0: NONE, 0.2: f"{LUONG}, 4.1, its rate"},
+    "train.dropout.annotations": {0.0: NONE},
+    "train.dropout.readout": {0.0: NONE},
     "decode.beam_size": {1: f"{OURS}: the likeliest word at each step", None: "Graves 2012"},
     "decode.length_penalty": {
         "none": f"{OURS}: log p",

@@ -235,7 +235,7 @@ def create_states(model: Seq2Seq, configs: Sequence[Config], steps: int) -> Trai
       steps: length of the whole run.
     """
     optimizer = make_optimizer(configs[0].train, steps)
-    return stack([create_state(model, optimizer, config.seed) for config in configs])
+    return stack([create_state(model, optimizer, one.seed, one.train.average) for one in configs])
 
 
 def stack(states: Sequence[Any]) -> Any:

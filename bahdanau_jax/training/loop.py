@@ -68,7 +68,7 @@ def single_program(model: Seq2Seq, configs: Sequence[Config], steps: int) -> Pro
     (config,) = configs
     optimizer = make_optimizer(config.train, steps)
     return Program(
-        create=lambda: create_state(model, optimizer, config.seed),
+        create=lambda: create_state(model, optimizer, config.seed, config.train.average),
         step=make_train_step(model, optimizer, config.train),
         join=lambda parts: parts[0],
         part=lambda states, _: states,
@@ -258,7 +258,7 @@ class Trainer:
             states = jax.jit(program.create, out_shardings=placement)()
             if self._first_params is not None:
                 params = self._first_params(self.template().params)
-                states = dataclasses.replace(states, params=program.join([params] * len(members)))
+                states = states.beginning_with(program.join([params] * len(members)))
             return states, None
         # One run may fall back on an older checkpoint; several need one that all of them have.
         which = "latest" if len(members) == 1 else resumed

@@ -39,7 +39,7 @@ class LoopState:
       skipped: updates left out because the loss or its gradient wasn't finite.
       skipped_in_a_row: those of them since the last update that was made.
       lines: lines of metrics.jsonl.
-      loss, nll, tokens: sums since the last line of training figures.
+      loss, nll, tokens, coverage: sums since the last line of training figures.
     """
 
     best: float | None = None
@@ -54,6 +54,7 @@ class LoopState:
     loss: float = 0.0
     nll: float = 0.0
     tokens: float = 0.0
+    coverage: float = 0.0
 
     @classmethod
     def from_saved(cls, progress: Mapping[str, Any]) -> Self:
@@ -140,6 +141,7 @@ class StepFigures:
         if sums.finite:
             record.loss, record.nll = record.loss + loss, record.nll + nll
             record.tokens += tokens
+            record.coverage += float(sums.of_alignments.get("coverage", 0.0))
             record.skipped_in_a_row = 0
         else:
             self._skip(step, loss, float(sums.gradient_norm))
@@ -152,6 +154,8 @@ class StepFigures:
                 "train/loss": record.loss / record.tokens,
                 "train/nll_per_token": record.nll / record.tokens,
             }
+            if self._train.coverage > 0:
+                means["train/coverage"] = record.coverage / record.tokens
         self._writer.write(
             step,
             {
@@ -164,7 +168,7 @@ class StepFigures:
                 "speed/peak_memory_bytes": devices.peak_memory(),
             },
         )
-        record.loss = record.nll = record.tokens = 0.0
+        record.loss = record.nll = record.tokens = record.coverage = 0.0
 
     def _skip(self, step: int, loss: float, norm: float) -> None:
         record, most = self._record, self._train.max_skipped

@@ -31,9 +31,16 @@ class TrainState:
     """Replicated over the devices; one checkpoint holds all of it."""
 
     step: Array  # updates so far, int32[]
-    params: dict
+    params: dict  # what is evaluated: the parameters, or with `train.average` their average
     opt_state: optax.OptState
     key: Array  # root key of dropout, key[]; folded, never split or replaced
+    trained: dict | None = None  # with `train.average` the parameters that updates change
+
+    def beginning_with(self, params: dict) -> "TrainState":
+        """Returns the state with other parameters, from which their average begins too."""
+        # A copy, because a step that is given its state away can't be given one array twice.
+        trained = None if self.trained is None else jax.tree.map(jnp.copy, params)
+        return dataclasses.replace(self, params=params, trained=trained)
 
 
 class TrainSums(NamedTuple):
@@ -44,15 +51,19 @@ class TrainSums(NamedTuple):
     tokens: Array  # real target tokens, float32[]
     gradient_norm: Array  # of the mean gradient, before clipping, float32[]
     finite: Array  # whether loss and gradient were, and the update was made, bool[]
+    of_alignments: dict[str, Array]  # Σ of each loss of alignments that counts, by name, float32[]
 
 
-def create_state(model: Seq2Seq, optimizer: optax.GradientTransformation, seed: int) -> TrainState:
+def create_state(
+    model: Seq2Seq, optimizer: optax.GradientTransformation, seed: int, average: float = 0.0
+) -> TrainState:
     """Returns the state before the first update.
 
     Args:
       model: the model.
       optimizer: the optimiser.
       seed: of the initialisation and of dropout.
+      average: `train.average`.
     """
     root = jax.random.key(seed)
     params = initial_params(model, jax.random.fold_in(root, 0))
@@ -61,6 +72,7 @@ def create_state(model: Seq2Seq, optimizer: optax.GradientTransformation, seed: 
         params=params,
         opt_state=optimizer.init(params),
         key=jax.random.fold_in(root, 1),
+        trained=params if average else None,
     )
 
 
@@ -72,8 +84,8 @@ def make_train_step(
     Args:
       model: the model.
       optimizer: as from `optimizer.make_optimizer`.
-      train: dropout rates, label smoothing, accumulation, precision and what the gradient is
-        divided by are read.
+      train: dropout rates, label smoothing, coverage, accumulation, precision, averaging and what
+        the gradient is divided by are read.
     """
     model, by_sentence = with_storage(model, train.precision), train.normalize == "sentences"
     rates = Rates(**vars(train.dropout))
@@ -81,22 +93,24 @@ def make_train_step(
     def sums_and_gradient(params, batch, seeds):
         def summed_loss(params):
             noise = Noise(seeds, rates)
-            arguments = (batch.source, batch.target, noise, train.label_smoothing)
-            return model.apply({"params": params}, *arguments, method="loss_sums")
+            arguments = (batch.source, batch.target, noise, train.label_smoothing, train.coverage)
+            sums: Any = model.apply({"params": params}, *arguments, method="loss_sums")
+            return sums.loss, sums
 
         with products(train.precision):
-            (loss, nll), gradient = jax.value_and_grad(summed_loss, has_aux=True)(params)
-        return loss, nll, gradient
+            (_, sums), gradient = jax.value_and_grad(summed_loss, has_aux=True)(params)
+        return sums, gradient
 
     def train_step(state: TrainState, batch) -> tuple[TrainState, TrainSums]:
         rows = batch.source.shape[0]
         places = lax.axis_index(AXIS) * rows + jnp.arange(rows)
         seeds = example_seeds(state.key, state.step, places)
+        trained = state.params if state.trained is None else state.trained
         if train.accumulate == 1:
-            loss, nll, gradient = sums_and_gradient(state.params, batch, seeds)
+            sums, gradient = sums_and_gradient(trained, batch, seeds)
         else:
-            loss, nll, gradient = _sum_of_parts(
-                lambda part: sums_and_gradient(state.params, *part),
+            sums, gradient = _sum_of_parts(
+                lambda part: sums_and_gradient(trained, *part),
                 (batch, seeds),
                 train.accumulate,
             )
@@ -105,27 +119,46 @@ def make_train_step(
         # Rows that only fill up a batch have no token.
         parts = real.any(axis=1).sum().astype(jnp.float32) if by_sentence else tokens
         if lax.axis_size(AXIS) > 1:  # on one device the sum would only copy every gradient
-            sums = (loss, nll, tokens, parts, gradient)
-            loss, nll, tokens, parts, gradient = lax.psum(sums, AXIS)
+            counted = (sums, tokens, parts, gradient)
+            sums, tokens, parts, gradient = lax.psum(counted, AXIS)
         # Divided after the norm, and again below: outside the condition the mean gradient would be
         # an array more. The condition itself takes 5 % off a step that selects between all old and
         # new parameters and moments (64 sentences, S = T = 16, multi30k, 2 CPU cores).
         norm = optax.tree.norm(gradient) / parts
         # One entry that isn't finite makes the norm so. The step counts, for its batch was read.
-        finite = jnp.isfinite(loss) & jnp.isfinite(norm)
+        finite = jnp.isfinite(sums.loss) & jnp.isfinite(norm)
 
-        def update(params, opt_state):
+        def update(learned):
             mean = jax.tree.map(lambda g: g / parts, gradient)
-            updates, opt_state = optimizer.update(mean, opt_state, params)
-            return optax.apply_updates(params, updates), opt_state
+            updates, opt_state = optimizer.update(mean, learned["opt_state"], trained)
+            params = optax.apply_updates(trained, updates)
+            if state.trained is None:
+                return {"params": params, "opt_state": opt_state, "trained": None}
+            average = moving_average(learned["params"], params, train.average, state.step)
+            return {"params": average, "opt_state": opt_state, "trained": params}
 
-        params, opt_state = lax.cond(
-            finite, update, lambda *unchanged: unchanged, state.params, state.opt_state
-        )
-        new = dataclasses.replace(state, step=state.step + 1, params=params, opt_state=opt_state)
-        return new, TrainSums(loss, nll, tokens, norm, finite)
+        learned = {name: getattr(state, name) for name in ("params", "opt_state", "trained")}
+        learned = lax.cond(finite, update, lambda unchanged: unchanged, learned)
+        new = dataclasses.replace(state, step=state.step + 1, **learned)
+        return new, TrainSums(sums.loss, sums.nll, tokens, norm, finite, sums.of_alignments)
 
     return train_step
+
+
+def moving_average(average: Any, params: Any, decay: float, step: Array) -> Any:
+    """Returns d times the average plus 1 - d times the parameters, d = min(decay, (1+t)/(10+t)).
+
+    A decay near 1 would hold on to the first parameters for long; so the first steps forget more.
+    It is the rule of TensorFlow's ExponentialMovingAverage.
+
+    Args:
+      average: of the parameters before.
+      params: the parameters after this update.
+      decay: `train.average`.
+      step: t, the steps before this one, `int32[]`.
+    """
+    d = jnp.minimum(decay, (1.0 + step) / (10.0 + step))
+    return jax.tree.map(lambda mean, x: d * mean + (1 - d) * x, average, params)
 
 
 def _sum_of_parts(function: Callable, rows: Any, parts: int) -> Any:

@@ -59,7 +59,7 @@ def refused(finished):
         (["--tune=seed=0,1", "--distributed"], "--distributed and --tune can't be given"),
         (["--sweep=seed=0,1", "--zip"], "--zip pairs several --sweep, and there is one"),
         (["--sweep=seed=0,1", "--config.seed=1"], "seed is given by --config.seed and swept"),
-        (["--sweep=seed=0,1", "--config.pool=2", "--config.shapes=1"], "data.pool=2 has no effect"),
+        (["--sweep=seed=0,1", "--config.pool=2", "--config.batch_tokens=99"], "data.pool=2 sorts"),
         (["--sweep=half_width=2,3"], "half_width=2 has no effect: model.attention.window=global"),
         (["--tune=half_width=2..3"], "has no effect: model.attention.window=global has no bounds"),
         (["--tune=train.epochs=1,2", "--config.steps=9"], "train.steps=9 has no effect"),

@@ -12,7 +12,6 @@ arguments = st.fixed_dictionaries(
         "pairs": st.lists(st.integers(0, 60), min_size=4, max_size=4)
         .filter(any)
         .map(lambda pairs: np.array(pairs, np.int64)),
-        "pool": st.integers(0, 5),
     }
 )
 quick = settings(max_examples=100, deadline=None)
@@ -53,22 +52,3 @@ def test_the_ragged_batch_is_set_aside_in_the_smallest_shape():
     ragged = np.flatnonzero(ends - begins < 4)
     assert shapes[ragged].tolist() == [0]
     assert slots[begins[ragged[0]] : ends[ragged[0]]].tolist() == [4, 5]
-
-
-def test_each_window_has_its_share_of_every_shape():
-    # Two windows of four batches: half of each shape's pairs make batches with no other.
-    pairs = np.array([16, 0, 0, 16])
-    slots, begins, ends, shapes = Layout(SHAPES, np.full(4, 4), pairs, pool=4).place()
-    halves = {
-        tuple(sorted({int(slot) // 8 for slot in slots[begin:end]}))
-        for begin, end in zip(begins, ends, strict=True)
-    }
-    assert halves == {(0,), (1,), (2,), (3,)}
-    assert shapes.tolist() == [0] * 4 + [3] * 4
-
-
-def test_some_windows_tell_what_all_would_cost():
-    rows, pairs = np.full(4, 8), np.array([9000, 7000, 8000, 500])
-    exact = Layout(SHAPES, rows, pairs, pool=10).padded
-    estimate = Layout(SHAPES, rows, pairs, pool=10, counted=50).padded
-    assert abs(estimate / exact - 1) < 0.02

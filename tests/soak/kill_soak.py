@@ -111,7 +111,9 @@ def contents(directory: Path) -> dict[str, object]:
     config = read_config(directory)
     model = make_model(config, Vocabularies.load(directory / "vocabulary"))
     optimizer = make_optimizer(config.train, config.train.steps)
-    template = jax.eval_shape(lambda: create_state(model, optimizer, config.seed))
+    template = jax.eval_shape(
+        lambda: create_state(model, optimizer, config.seed, config.train.average)
+    )
     with Checkpoints(directory / "checkpoints") as checkpoints:
         for which in ("latest", "best"):
             restored = checkpoints.restore(template, which)

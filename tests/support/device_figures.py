@@ -37,6 +37,7 @@ def tiny_config() -> Config:
     dropout.source_words = dropout.target_words = dropout.layers = dropout.states = 0.1
     model.encoder.layers = model.decoder.layers = 2
     train.label_smoothing, train.clip_norm, train.learning_rate = 0.1, 0.5, 3e-2
+    train.coverage = 0.3
     return config
 
 
@@ -68,7 +69,8 @@ def losses() -> dict:
         rows.append(len(batch.source))
         real_rows.append(int((batch.source != PAD).any(axis=1).sum()))
         state, sums = step(state, devices.shard(batch))
-        figures.append([float(x) for x in (sums.loss / sums.tokens, *sums[1:])])
+        coverage = sums.of_alignments["coverage"]
+        figures.append([float(x) for x in (sums.loss / sums.tokens, *sums[1:5], coverage)])
     return {
         "devices": jax.device_count(),
         "rows": rows,
@@ -82,7 +84,7 @@ def gradients() -> dict:
     """Takes one step of SGD with rate 1: the parameters' change is the gradient."""
     config = tiny_config()
     config.train.optimizer, config.train.learning_rate = "sgd", 1.0
-    config.train.clip_norm = config.train.label_smoothing = 0.0
+    config.train.clip_norm = config.train.label_smoothing = config.train.coverage = 0.0
     dropout = config.train.dropout
     for place in vars(dropout):
         setattr(dropout, place, 0.0)

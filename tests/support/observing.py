@@ -118,7 +118,7 @@ def _step(config: Config, steps: int | str) -> str:
         return steps
     model = Seq2Seq(config.model, SOURCE_SIZE, TARGET_SIZE)
     optimizer = make_optimizer(config.train, steps)
-    create = functools.partial(create_state, model, optimizer, config.seed)
+    create = functools.partial(create_state, model, optimizer, config.seed, config.train.average)
     first, state = needed(create)
     step, _ = needed(make_train_step(model, optimizer, config.train), state, _batch(), axis=True)
     return f"{first}\n{step}"
@@ -225,7 +225,7 @@ def _counting_program(model: Any, configs: Any, steps: int) -> Program:
         total = batch.source.sum().astype(jnp.float32)
         params = {"updates": state.params["updates"] + 1}
         state = state.replace(step=state.step + 1, params=params)  # type: ignore[attr-defined]
-        return state, TrainSums(total, total, jnp.float32(1), jnp.float32(1), finite)
+        return state, TrainSums(total, total, jnp.float32(1), jnp.float32(1), finite, {})
 
     return Program(create, step, lambda parts: parts[0], lambda states, _: states)
 

@@ -39,7 +39,7 @@ def saved_state(directory, config, which):
     """Returns a whole checkpoint: step, parameters, optimiser, key."""
     vocabularies = Vocabularies.load(directory / "vocabulary")
     model, optimizer = make_model(config, vocabularies), make_optimizer(config.train, 1)
-    template = jax.eval_shape(lambda: create_state(model, optimizer, 0))
+    template = jax.eval_shape(lambda: create_state(model, optimizer, 0, config.train.average))
     with Checkpoints(directory / "checkpoints") as checkpoints:
         restored = checkpoints.restore(template, which)
     state = dict(vars(restored.state), key=jax.random.key_data(restored.state.key))

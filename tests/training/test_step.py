@@ -53,7 +53,7 @@ def test_the_devices_and_the_ragged_rows_are_those_that_the_test_is_about(measur
 
 def test_four_devices_give_the_loss_of_one_with_dropout_on(measured):
     one, four = (np.array(measured[name]["figures"]) for name in ("one", "four"))
-    assert one.shape == (20, 5)
+    assert one.shape == (20, 6)
     assert abs(four[:, 0] - one[:, 0]).max() < 1e-5
     np.testing.assert_array_equal(four[:, 2], one[:, 2])  # tokens
     np.testing.assert_allclose(four, one, rtol=1e-5)
