@@ -178,7 +178,7 @@ ORIGINS: dict[str, dict[Any, str]] = {
     },
     "decode.length_penalty_alpha": {},
     "decode.coverage_penalty": {0.0: NONE, None: "Wu et al. 2016, Equation 14"},
-    "decode.min_length_ratio": {0.0: NONE},
+    "decode.min_length_ratio": {0.0: NONE, 0.5: "GroundHog, sample.py: half the source's length"},
     "decode.max_length_ratio": {},
     "decode.suppress_unk": {False: f"{PAPER}, Table 1: All", True: f"{PAPER}, Table 1: No UNK°"},
     "decode.temperature": {0.0: NONE},
