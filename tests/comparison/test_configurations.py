@@ -4,6 +4,7 @@ import random
 
 import pytest
 import tiny
+from scipy.stats import norm
 from written_runs import write_run
 
 from bahdanau_jax.comparison.compare import make_comparison
@@ -174,6 +175,17 @@ def test_figures_that_were_computed_in_different_ways_are_not_compared(directory
     assert "per" not in comparison.pairs and "wer" in comparison.pairs
     per = comparison.summaries["test/per"]
     assert per and f'<td class="best">{per["additive"].mean:.2f}' not in page(comparison, [])
+
+
+def test_the_smallest_difference_is_that_of_so_many_comparisons(directory, base):
+    add(directory, base, "score=additive,projected,uniform")
+    pairs = compared(directory)[0].pairs["wer"]
+    assert len(pairs) == 3
+    for pair in pairs:  # of one seed, with the significance divided by three (Bloom 1995)
+        noise = pair.difference.noise.sentences
+        assert noise
+        z = norm.ppf(1 - 0.05 / 3 / 2) + norm.ppf(0.8)
+        assert pair.smallest == pytest.approx(z * math.sqrt(noise), rel=1e-3)
 
 
 def test_likelihoods_are_compared_over_the_sentences(directory, base):
