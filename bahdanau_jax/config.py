@@ -89,6 +89,7 @@ class ModelConfig:
 
     cell: str = "gru"  # gru | lstm
     gru_reset: str = "before"  # before (Cho 2014, the paper) | after (cuDNN, PyTorch)
+    forget_bias: int = 0  # lstm: 0 | 1, a constant in the forget gate beside its learnt bias
     embedding: int = 128  # size of a word's vector, both sides
     encoder: EncoderConfig = dataclasses.field(default_factory=EncoderConfig)
     decoder: DecoderConfig = dataclasses.field(default_factory=DecoderConfig)

@@ -81,6 +81,7 @@ RANGES = {
     "data.seed": (0, 2**63),
     "data.vocabulary.size": (0, None),
     "data.vocabulary.target_size": (0, None),
+    "model.forget_bias": (0, 2),
     "model.embedding": (1, None),
     "model.encoder.units": (1, None),
     "model.encoder.layers": (1, 1000),
@@ -266,6 +267,11 @@ def _check_model(model: ModelConfig) -> None:
     _refuse(
         model.cell == "lstm" and model.gru_reset != "before",
         "model.gru_reset has no meaning with model.cell=lstm; leave it at before",
+    )
+    _refuse(
+        model.cell == "gru" and model.forget_bias != 0,
+        f"model.forget_bias={model.forget_bias} is added to a forget gate, which model.cell=gru "
+        "hasn't; set it to 0 or use lstm",
     )
 
 

@@ -151,6 +151,11 @@ REFUSED = [
         [{"model.gru_reset": "before"}],
     ),
     (
+        {"model.forget_bias": 1},
+        ["model.forget_bias=1", "model.cell=gru", "set it to 0"],
+        [{"model.forget_bias": 0}, {"model.cell": "lstm"}],
+    ),
+    (
         {"data.source": ""},
         ["data.source", "tfds:NAME", "text:DIR", "tsv:DIR"],
         [{"data.source": "tfds:a/b"}, {"data.source": "text:a"}],

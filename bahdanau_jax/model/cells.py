@@ -6,6 +6,7 @@ depend on the recurrence is computed by `project` for all steps at once, outside
 state `float32[B, H]`; the LSTM's second is its memory.
 """
 
+import functools
 from typing import TypeAlias
 
 import flax.linen as nn
@@ -66,7 +67,11 @@ class RecurrentCell(nn.Module):
         projected = x @ self.W
         if self.layer_norm:
             projected = equations.layer_norm(projected, self.gain_W)
-        return projected + jnp.broadcast_to(self.b, projected.shape)
+        return projected + jnp.broadcast_to(self.bias(), projected.shape)
+
+    def bias(self) -> Array:
+        """Returns what is added to every gate whatever the inputs are: b, `float32[gates * H]`."""
+        return self.b
 
     def initial_state(self, hidden: Array) -> CellState:
         """Returns the state that starts from `hidden`, `float32[B, H]`."""
@@ -157,9 +162,24 @@ class GRUAfter(RecurrentCell):
 
 
 class LSTM(RecurrentCell):
-    """The LSTM without peepholes; gates in the order input, forget, proposal, output."""
+    """The LSTM without peepholes; gates in the order input, forget, proposal, output.
+
+    Attributes:
+      forget_bias: a constant in the forget gate, as in TensorFlow's cells, so that b starts as it
+        does in the other gates and yet the memory is kept from the start (Jozefowicz et al. 2015,
+        section 2.2).
+    """
+
+    forget_bias: int = 0
 
     GATES = 4
+
+    def bias(self) -> Array:
+        """Returns b, and in the forget gate b + `forget_bias`, `float32[4H]`."""
+        if self.forget_bias == 0:
+            return self.b
+        in_forget_gate = jnp.arange(4 * self.units) // self.units == 1
+        return self.b + jnp.where(in_forget_gate, self.forget_bias, 0).astype(self.b.dtype)
 
     def initial_state(self, hidden: Array) -> CellState:
         """Returns (hidden, memory of zeros), each `float32[B, H]`."""
@@ -183,13 +203,13 @@ def make_cell(config: ModelConfig, units: int, inputs: int, *, context: int = 0)
     """Returns the cell that `config` names.
 
     Args:
-      config: `cell`, `gru_reset`, `layer_norm` and `initialization` are read.
+      config: `cell`, `gru_reset`, `forget_bias`, `layer_norm` and `initialization` are read.
       units: H.
       inputs: size of the input.
       context: size of the second input, inside the loop; 0 for none.
     """
     if config.cell == "lstm":
-        kind = LSTM
+        kind = functools.partial(LSTM, forget_bias=config.forget_bias)
     else:
         kind = GRUBefore if config.gru_reset == "before" else GRUAfter
     return kind(

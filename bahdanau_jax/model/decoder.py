@@ -282,7 +282,7 @@ class Decoder(nn.Module):
             case "previous":
                 W = cell.C
             case "intermediate":
-                W, b, transition = cell.W, cell.b, _cell_weights(cells.transition)
+                W, b, transition = cell.W, cell.bias(), _cell_weights(cells.transition)
             case _:
                 W = cell.C if config.fed_units else None
         weights = decoder_loop.Weights(

@@ -42,6 +42,10 @@ ORIGINS: dict[str, dict[Any, str]] = {
         "before": f"{PAPER}, A.1.1: tanh(W e(y) + U [r ∘ s] + C c)",
         "after": "cuDNN, PyTorch and Flax: tanh(W e(y) + r ∘ (U s) + C c)",
     },
+    "model.forget_bias": {
+        0: "nmt.hybrid, the code of Luong et al.: none",
+        1: "TensorFlow's cells, and so google/seq2seq and shtoshni/g2p",
+    },
     "model.embedding": {620: f"{PAPER}, A.2.3: m", 1000: f"{LUONG}, 4.1"},
     "model.encoder.units": {1000: f"{PAPER}, A.2.3: n; {LUONG}, 4.1"},
     "model.encoder.layers": {1: f"{PAPER}, 3.2", 4: f"{LUONG}, 4.1"},

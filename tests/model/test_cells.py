@@ -102,6 +102,22 @@ def test_the_state_starts_from_a_hidden_state_and_an_empty_memory() -> None:
         assert len(state) == members and not np.any(state[1:])
 
 
+@pytest.mark.parametrize("norm", [False, True])
+def test_a_forget_bias_is_one_more_in_the_forget_gates_bias_and_no_parameter(norm) -> None:
+    case = Case("lstm", "before", norm, CONTEXT)
+    config = ModelConfig(cell="lstm", layer_norm=norm, forget_bias=1)
+    biased = make_cell(config, UNITS, INPUTS, context=CONTEXT)
+    added = case.params | {"b": case.params["b"] + np.repeat([0, 1, 0, 0], UNITS)}
+    projected = apply(biased, case.params, case.x, method="project")
+    ours = apply(biased, case.params, case.state, projected, case.c)
+    expected = case.step(added, case.x, case.state, case.c)
+    for mine, other, without in zip(
+        ours, expected, case.step(case.params, case.x, case.state, case.c), strict=True
+    ):
+        np.testing.assert_allclose(mine, other, rtol=1e-6)
+        assert not np.allclose(mine, without, atol=1e-3)
+
+
 def gates(*values: float) -> np.ndarray:
     """One unit's weights, of one input."""
     return np.array([values], np.float32)

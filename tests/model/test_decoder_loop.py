@@ -131,6 +131,11 @@ def test_the_rest_of_all_combinations_have_them_too(values: Values) -> None:
     check(values)
 
 
+@pytest.mark.parametrize("query", ["previous", "intermediate", "current"])
+def test_an_lstms_forget_bias_is_in_both(query: str) -> None:
+    check(options({"cell": "lstm", "forget_bias": 1, "attention.query": query}))
+
+
 def test_the_few_hold_every_pair_of_the_many() -> None:
     def held(chosen):
         return {

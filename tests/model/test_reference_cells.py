@@ -35,6 +35,14 @@ def test_lstm_by_hand() -> None:
     np.testing.assert_allclose(s, [0.75 * np.tanh(3 + np.tanh(2) / 4)], rtol=1e-12)
 
 
+def test_a_forget_bias_by_hand() -> None:
+    # As above, with nothing entering the gates and a forget gate sigmoid(1).
+    params = {"W": gates(0, 0, 1, 0), "U": gates(0, 0, 1, 0), "b": np.zeros(4)}
+    one = np.ones(1)
+    _, memory = cells.lstm_step(params, one, one, np.array([6.0]), forget_bias=1)
+    np.testing.assert_allclose(memory, [6 / (1 + np.exp(-1)) + np.tanh(2) / 2], rtol=1e-12)
+
+
 def test_both_gru_forms_agree_where_the_reset_gate_is_open_and_the_mixture_is_swapped() -> None:
     params = random_parameters(cell_shapes(ModelConfig(), 3, 4), generator())
     params["b"][:4] = 1e3

@@ -145,12 +145,17 @@ def test_the_seeds_decoder_step() -> None:
 
 
 @pytest.mark.parametrize("layers", [1, 2])
-@pytest.mark.parametrize("cell", ["gru", "lstm"])
-def test_pytorchs_bidirectional_recurrences_on_packed_sequences(cell: str, layers: int) -> None:
+@pytest.mark.parametrize(("cell", "forget_bias"), [("gru", 0), ("lstm", 0), ("lstm", 1)])
+def test_pytorchs_bidirectional_recurrences_on_packed_sequences(
+    cell: str, forget_bias: int, layers: int
+) -> None:
     rng = generator()
-    reset = "after" if cell == "gru" else "before"
     config = ModelConfig(
-        cell=cell, gru_reset=reset, embedding=3, encoder=EncoderConfig(units=4, layers=layers)
+        cell=cell,
+        gru_reset="after" if cell == "gru" else "before",
+        forget_bias=forget_bias,
+        embedding=3,
+        encoder=EncoderConfig(units=4, layers=layers),
     )
     shapes = parameter_shapes(config, SOURCE_SIZE, TARGET_SIZE)["encoder"]
     params = single(random_parameters(shapes, rng))
@@ -167,7 +172,8 @@ def test_pytorchs_bidirectional_recurrences_on_packed_sequences(cell: str, layer
     (_, annotations), gradient = differentiated(params, embedded)
 
     theirs = torch_reference.Encoder(3, 4, layers=layers, cell=cell).double()
-    theirs.load(params)
+    added = forget_bias * np.repeat([0, 1, 0, 0], 4) if cell == "lstm" else 0
+    theirs.load({name: part | {"b": part["b"] + added} for name, part in params.items()})
     their_embedded = double(embedded, grad=True)
     their_annotations = theirs(their_embedded, ids(MASK))
     (their_annotations * double(into)).sum().backward()

@@ -76,6 +76,7 @@ def test_luongs_model_is_luongs_in_every_choice_that_the_fields_can_say():
     assert others == {
         "data.pool": 0,  # the paper doesn't say
         "data.vocabulary.kind": "words",  # as in the other paper
+        "model.forget_bias": 0,  # the paper doesn't say; its code has none
         "model.initial_state": "final",
         "model.tie_embeddings": False,
         "model.layer_norm": False,

@@ -40,7 +40,11 @@ GROUPS: tuple[dict[str, tuple], ...] = (
     },
     {"encoder.layers": (1, 2), "decoder.layers": (1, 2), "residual": BOTH},
     {"attention.window": CHOICES["model.attention.window"], "attention.renormalize": (True, False)},
-    {"cell": CHOICES["model.cell"], "gru_reset": CHOICES["model.gru_reset"]},
+    {
+        "cell": CHOICES["model.cell"],
+        "gru_reset": CHOICES["model.gru_reset"],
+        "forget_bias": (0, 1),
+    },
     {"layer_norm": BOTH},
     {"tie_embeddings": BOTH},
 )

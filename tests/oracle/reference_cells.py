@@ -66,14 +66,17 @@ def gru_after_step(params: Params, x, s, context=None, layer_norm: bool = False)
     return (1.0 - update) * proposal + update * s
 
 
-def lstm_step(params: Params, x, s, memory, context=None, layer_norm: bool = False):
+def lstm_step(
+    params: Params, x, s, memory, context=None, layer_norm: bool = False, forget_bias: float = 0.0
+):
     """The LSTM with a forget gate (Gers 2000; torch.nn.LSTM) -> state [H], memory [H]."""
     H = len(s)
     from_state = s @ params["U"]
     if layer_norm:
         from_state = normalize(from_state, params["gain_U"])
     gates = input_part(params, x, context, layer_norm) + from_state
-    input_gate, forget_gate = sigmoid(gates[:H]), sigmoid(gates[H : 2 * H])
+    input_gate = sigmoid(gates[:H])
+    forget_gate = sigmoid(gates[H : 2 * H] + forget_bias)  # TensorFlow's BasicLSTMCell
     proposal, output_gate = np.tanh(gates[2 * H : 3 * H]), sigmoid(gates[3 * H :])
     memory = forget_gate * memory + input_gate * proposal
     return output_gate * np.tanh(memory), memory
@@ -82,6 +85,6 @@ def lstm_step(params: Params, x, s, memory, context=None, layer_norm: bool = Fal
 def cell_step(params: Params, config: ModelConfig, x, s, memory, context=None):
     """The configured cell -> state [H], memory [H] (a GRU hands the memory on)."""
     if config.cell == "lstm":
-        return lstm_step(params, x, s, memory, context, config.layer_norm)
+        return lstm_step(params, x, s, memory, context, config.layer_norm, config.forget_bias)
     step = gru_before_step if config.gru_reset == "before" else gru_after_step
     return step(params, x, s, context, config.layer_norm), memory
