@@ -96,7 +96,8 @@ class ModelConfig:
     attention: AttentionConfig = dataclasses.field(default_factory=AttentionConfig)
     feeding: str = "none"  # what enters the next step beside the word, where query = current:
     # none | context (c_{i-1}) | attentional (Luong's input feeding)
-    initial_state: str = "backward"  # backward (the paper) | final | mean | zero
+    initial_state: str = "backward"  # backward (the paper) | final | mean | zero | layers
+    # layers: each decoder layer starts from the encoder layer of its number, memory included
     readout: str = "maxout"  # maxout (the paper) | tanh (of a sum) | attentional (Luong) | linear
     readout_parts: str = "state_word_context"  # what tanh sums up:
     # state_word_context | state_word | state_context | state

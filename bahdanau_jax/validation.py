@@ -54,7 +54,7 @@ CHOICES = {
     "model.attention.window": ("global", "local_m", "local_p"),
     "model.attention.query": ("previous", "intermediate", "current"),
     "model.feeding": ("none", "context", "attentional"),
-    "model.initial_state": ("backward", "final", "mean", "zero"),
+    "model.initial_state": ("backward", "final", "mean", "zero", "layers"),
     "model.readout": ("maxout", "tanh", "attentional", "linear"),
     "model.readout_parts": ("state_word_context", "state_word", "state_context", "state"),
     "model.initialization": ("glorot", "paper", "uniform"),
@@ -252,6 +252,18 @@ def _check_model(model: ModelConfig) -> None:
         model.initial_state == "backward" and not model.encoder.bidirectional,
         "model.initial_state=backward reads the backward direction, which "
         "model.encoder.bidirectional=false leaves out; use final, mean or zero",
+    )
+    _refuse(
+        model.initial_state == "layers" and model.encoder.layers != model.decoder.layers,
+        "model.initial_state=layers starts each decoder layer from the encoder layer of its "
+        f"number, but model.encoder.layers is {model.encoder.layers} and model.decoder.layers is "
+        f"{model.decoder.layers}; make them equal, or use final",
+    )
+    _refuse(
+        model.initial_state == "layers" and model.encoder.units != model.decoder.units,
+        "model.initial_state=layers copies the states of the encoder's forward direction, so both "
+        f"sides need one size; model.encoder.units is {model.encoder.units} and "
+        f"model.decoder.units is {model.decoder.units}: make them equal, or use final",
     )
     _refuse(
         model.tie_embeddings and model.readout_size != model.embedding,

@@ -131,6 +131,24 @@ REFUSED = [
         [{"model.initial_state": name} for name in ("final", "mean", "zero")],
     ),
     (
+        {"model.initial_state": "layers", "model.decoder.layers": 2},
+        ["model.initial_state=layers", "model.encoder.layers is 1", "model.decoder.layers is 2"],
+        [
+            {"model.encoder.layers": 2},
+            {"model.decoder.layers": 1},
+            {"model.initial_state": "final"},
+        ],
+    ),
+    (
+        {"model.initial_state": "layers", "model.decoder.units": 100},
+        ["model.initial_state=layers", "model.encoder.units is 256", "model.decoder.units is 100"],
+        [
+            {"model.encoder.units": 100},
+            {"model.decoder.units": 256},
+            {"model.initial_state": "final"},
+        ],
+    ),
+    (
         {"model.tie_embeddings": True, "model.embedding": 100},
         ["model.tie_embeddings", "(100)", "128", "model.embedding", "model.readout_units"],
         [{"model.embedding": 128}, {"model.readout_units": 100}],

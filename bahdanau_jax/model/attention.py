@@ -12,6 +12,7 @@ from jax import Array
 
 from bahdanau_jax.config import AttentionConfig
 from bahdanau_jax.model import equations, kernels
+from bahdanau_jax.model.cells import CellState
 from bahdanau_jax.model.initialization import Initialization, initialization
 from bahdanau_jax.model.scores import score_class
 
@@ -23,6 +24,9 @@ class Memory(NamedTuple):
     keys: Array  # the part of the score that depends on h_j alone, float32[B, S, A]
     mask: Array  # bool[B, S], True at real tokens
     final: Array  # [→h_S ; ←h_1], the encoder's last states, float32[B, C]
+    # Where the decoder starts from them: →h_S of each encoder layer, float32[B, H], with an LSTM's
+    # memory; without what `residual` adds.
+    layers: tuple[CellState, ...] = ()
 
 
 def fused_kernel_covers(config: AttentionConfig) -> bool:

@@ -63,14 +63,14 @@ class Seq2Seq(nn.Module):
             rates = noise.rates
             embedded = word_dropout(embedded, rates.source_words, noise, Place.SOURCE_WORDS)
             embedded = dropout(embedded, rates.embedding, noise, Place.SOURCE_EMBEDDING)
-        annotations, final = self.encoder(embedded, mask.T, noise)
+        annotations, final, layers = self.encoder(embedded, mask.T, noise)
         if noise is not None:
             annotations = dropout(annotations, noise.rates.annotations, noise, Place.ANNOTATIONS)
         annotations = annotations.swapaxes(0, 1)
         keys = self.decoder.keys(annotations)
         if self.stored == "bfloat16":
             annotations, keys = annotations.astype(jnp.bfloat16), keys.astype(jnp.bfloat16)
-        return Memory(annotations, keys, mask, final)
+        return Memory(annotations, keys, mask, final, layers)
 
     def __call__(
         self, source: Array, target: Array, noise: Noise | None = None

@@ -90,6 +90,7 @@ ORIGINS: dict[str, dict[Any, str]] = {
         "final": f"{OURS}; with one direction Cho et al. 2014: tanh(W_s h_S)",
         "mean": "dl4mt and Nematus: tanh(W_s mean of h)",
         "zero": OURS,
+        "layers": "nmt.hybrid, the code of Luong et al., and shtoshni/g2p: of the same layer",
     },
     "model.readout": {
         "maxout": f"{PAPER}, A.2.2: U_o s_{{i-1}} + V_o E y_{{i-1}} + C_o c_i, by pairs",

@@ -68,6 +68,11 @@ def steps(model: Seq2Seq, params: dict, target: np.ndarray) -> tuple[np.ndarray,
     final = jnp.concatenate([annotations[rows, last, :units], annotations[:, 0, units:]], axis=-1)
     keys = apply(model, params, annotations, method=lambda m, a: m.decoder.keys(a))
     memory = Memory(annotations, keys, jnp.asarray(SOURCE > 0), final)
+    if model.config.initial_state == "layers":
+        states = reference.last_states(to_oracle(params), model.config, SOURCE, SOURCE > 0)
+        members = 2 if model.config.cell == "lstm" else 1
+        layers = [tuple(jnp.asarray(x, jnp.float32) for x in layer[:members]) for layer in states]
+        memory = memory._replace(layers=tuple(layers))
     state = apply(model, params, memory, method="initial_state")
     previous, logits, alignments = np.full(len(target), BOS), [], []
     for i in range(target.shape[1]):

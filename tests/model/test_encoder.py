@@ -45,7 +45,7 @@ class Case:
 
         def encode(params, source):
             embedded = params["source_embedding"][source.T]
-            annotations, final = apply(module, params["encoder"], embedded, (source > 0).T)
+            annotations, final, _ = apply(module, params["encoder"], embedded, (source > 0).T)
             return annotations.swapaxes(0, 1), final
 
         self.traced = encode
@@ -152,7 +152,8 @@ def test_a_padded_step_hands_its_state_on_unchanged(reverse: bool) -> None:
             params, inputs, mask, method=lambda c, x, m: recur(c, x, m, reverse=reverse)
         )
 
-    hidden = np.asarray(quick_jit(run)(inputs, MASK.T))  # [S, B, H]
+    # [S, B, H] and [B, H]
+    hidden, (last, _) = jax.tree.map(np.asarray, quick_jit(run)(inputs, MASK.T))
     order = range(5, -1, -1) if reverse else range(6)
     before = np.zeros((4, 4), np.float32)
     for j in order:
@@ -160,3 +161,25 @@ def test_a_padded_step_hands_its_state_on_unchanged(reverse: bool) -> None:
         np.testing.assert_array_equal(hidden[j][stays], before[stays])
         assert not np.any(np.all(hidden[j][~stays] == before[~stays], axis=-1))
         before = hidden[j]
+    np.testing.assert_array_equal(last, before)
+
+
+@pytest.mark.parametrize("kernels", ["auto", "reference"])
+@pytest.mark.parametrize("name", [name for name in FORMS if "residual" not in name] + ["deep"])
+def test_the_forward_directions_last_states_equal_the_oracle(name: str, kernels: str) -> None:
+    deep = {"encoder": EncoderConfig(units=4, layers=3), "residual": True, "cell": "lstm"}
+    form = {"encoder": EncoderConfig(units=4)} | (deep if name == "deep" else FORMS[name])
+    config = ModelConfig(embedding=3, initial_state="layers", kernels=kernels, **form)
+    params = random_parameters(parameter_shapes(config, 8, 5), np.random.default_rng(0))
+    embedded = np.float32(params["source_embedding"])[SOURCE.T]
+    single = jax.tree.map(np.float32, params["encoder"])
+    _, _, layers = quick_jit(
+        lambda params, x: apply(Encoder(config), params, x, jnp.asarray(MASK.T))
+    )(single, embedded)
+    expected = reference.last_states(params, config, SOURCE, MASK)
+    assert len(layers) == config.encoder.layers
+    for ours, theirs in zip(layers, expected, strict=True):
+        assert len(ours) == (2 if config.cell == "lstm" else 1)
+        for mine, other in zip(ours, theirs, strict=False):  # a GRU has no memory
+            np.testing.assert_allclose(mine, other, rtol=1e-5, atol=1e-6)
+            assert np.all(np.any(mine[:3], axis=-1)) and not np.any(mine[3])

@@ -35,7 +35,7 @@ def run(cell, params, inputs, reverse, recur=recur_by_kernel):
     def scalar(params, inputs):
         mask = jnp.asarray(MASK)
         states = cell.apply(
-            {"params": params}, method=lambda cell: recur(cell, inputs, mask, reverse=reverse)
+            {"params": params}, method=lambda cell: recur(cell, inputs, mask, reverse=reverse)[0]
         )
         return (jnp.sin(states) * weights).sum(), states
 

@@ -136,6 +136,19 @@ def test_initial_states_by_hand() -> None:
     np.testing.assert_array_equal(state.hidden[0], np.zeros(4))
 
 
+def test_the_decoders_layers_start_from_what_the_encoders_end_with() -> None:
+    config = small(**VARIANTS["layers"])
+    params = random_model(config)
+    annotations, last = reference.annotate(params, config, SOURCE[0])
+    # By hand: the top layer's forward half is what the last annotation holds.
+    np.testing.assert_array_equal(last[1][0], annotations[-1, :4])
+    state = reference.initial_state(params, config, annotations, last)
+    for layer, (hidden, memory) in enumerate(last):
+        np.testing.assert_array_equal(state.hidden[layer], hidden)
+        np.testing.assert_array_equal(state.memory[layer], memory)
+        assert memory.all() and np.all(np.abs(hidden) < np.abs(np.tanh(memory)))
+
+
 def test_maxout_takes_the_larger_of_two_halves() -> None:
     params = {"U_o": np.array([[1.0, 0, 0, 0]]), "V_o": np.array([[0, 0, 0, 1.0]])}
     params |= {"C_o": np.array([[0, 0, 1.0, 0]]), "b_o": np.array([0, 1.0, 0, 0])}
@@ -177,6 +190,12 @@ VARIANTS = {
         "attention": {"score": "projected", "scale": "sqrt", "window": "local_m"},
         "initial_state": "final",
         "readout": "linear",
+    },
+    "layers": {
+        "cell": "lstm",
+        "encoder": EncoderConfig(units=4, layers=2),
+        "decoder": DecoderConfig(units=4, layers=2),
+        "initial_state": "layers",
     },
     "concat": {"attention": {"score": "concat"}},
     "identity": {"attention": {"score": "concat_identity"}},

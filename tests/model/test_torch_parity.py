@@ -156,29 +156,36 @@ def test_pytorchs_bidirectional_recurrences_on_packed_sequences(
         forget_bias=forget_bias,
         embedding=3,
         encoder=EncoderConfig(units=4, layers=layers),
+        initial_state="layers",
     )
     shapes = parameter_shapes(config, SOURCE_SIZE, TARGET_SIZE)["encoder"]
     params = single(random_parameters(shapes, rng))
     embedded, into = single([rng.normal(size=(ROWS, POSITIONS, size)) for size in (3, 8)])
 
     def ours(params, embedded):
-        annotations, _ = Encoder(config).apply(
+        annotations, _, states = Encoder(config).apply(
             {"params": params}, embedded.swapaxes(0, 1), jnp.asarray(MASK.T)
         )
         annotations = annotations.swapaxes(0, 1)
-        return jnp.sum(annotations * into), annotations
+        scalar = jnp.sum(annotations * into) + sum(jnp.sum(x**2) for x in jax.tree.leaves(states))
+        return scalar, (annotations, states)
 
     differentiated = quick_jit(jax.value_and_grad(ours, argnums=(0, 1), has_aux=True))
-    (_, annotations), gradient = differentiated(params, embedded)
+    (_, (annotations, states)), gradient = differentiated(params, embedded)
 
     theirs = torch_reference.Encoder(3, 4, layers=layers, cell=cell).double()
     added = forget_bias * np.repeat([0, 1, 0, 0], 4) if cell == "lstm" else 0
     theirs.load({name: part | {"b": part["b"] + added} for name, part in params.items()})
     their_embedded = double(embedded, grad=True)
     their_annotations = theirs(their_embedded, ids(MASK))
-    (their_annotations * double(into)).sum().backward()
+    their_states = theirs.forward_states(their_embedded, ids(MASK))
+    squares = sum((x**2).sum() for layer in their_states for x in layer)
+    ((their_annotations * double(into)).sum() + squares).backward()
 
     assert_same(annotations, their_annotations)
+    for ours_of_layer, theirs_of_layer in zip(states, their_states, strict=True):
+        for mine, other in zip(ours_of_layer, theirs_of_layer, strict=True):
+            assert_same(mine, other)
     assert_same_tree(gradient[0], theirs.gradients())
     assert_same(gradient[1], their_embedded.grad)
 

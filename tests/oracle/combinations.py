@@ -59,6 +59,8 @@ def build(values: Values) -> ModelConfig:
         setattr(functools.reduce(getattr, sections, model), name, value)
     model.encoder.units = 4 if model.encoder.bidirectional else 8  # annotations have 8 either way
     model.decoder.units = 8 if model.attention.score == "dot" else 5
+    if model.initial_state == "layers":
+        model.decoder.units = model.encoder.units
     model.attention.units, model.attention.half_width = 6, 2
     model.embedding, model.readout_units = 3, 7
     if model.tie_embeddings:

@@ -34,29 +34,35 @@ class DecoderState:
     fed: np.ndarray  # c [C] or Luong's h~ [R] of the step before, as configured; 0 at the start
 
 
-def recur(params: Params, config: ModelConfig, inputs: np.ndarray) -> np.ndarray:
-    """A recurrence over [S, I] from a zero state (Bahdanau 2014, equation 1) -> [S, H]."""
+def recur(params: Params, config: ModelConfig, inputs: np.ndarray):
+    """A recurrence over [S, I] from zeros (Bahdanau 2014, equation 1) -> [S, H], (s, memory)."""
     H = config.encoder.units
     states, s, memory = np.zeros((len(inputs), H)), np.zeros(H), np.zeros(H)
     for j in range(len(inputs)):
         s, memory = cell_step(params, config, inputs[j], s, memory)
         states[j] = s
-    return states
+    return states, (s, memory)
 
 
-def annotate(params: Params, config: ModelConfig, source: np.ndarray) -> np.ndarray:
-    """Annotations h_j of one sentence's ids [S] (Bahdanau 2014, equation 7) -> [S, C]."""
+def annotate(params: Params, config: ModelConfig, source: np.ndarray):
+    """Annotations h_j of one sentence's ids [S] (Bahdanau 2014, equation 7) -> [S, C].
+
+    And each layer's last state (s, memory) of the forward direction, which Luong's and Toshniwal's
+    code hands to the decoder's layer.
+    """
+    layers = []
     output = np.array([params["source_embedding"][token] for token in source])
     output = output.reshape(len(source), config.embedding)
     for layer in range(config.encoder.layers):
         below = output
-        output = recur(params["encoder"][f"forward_{layer}"], config, below)
+        output, last = recur(params["encoder"][f"forward_{layer}"], config, below)
+        layers.append(last)
         if config.encoder.bidirectional:
-            backward = recur(params["encoder"][f"backward_{layer}"], config, below[::-1])[::-1]
-            output = np.concatenate([output, backward], axis=1)
+            backward, _ = recur(params["encoder"][f"backward_{layer}"], config, below[::-1])
+            output = np.concatenate([output, backward[::-1]], axis=1)
         if config.residual and layer > 0:
             output = output + below
-    return output
+    return output, layers
 
 
 def encode(params: Params, config: ModelConfig, source, source_mask) -> np.ndarray:
@@ -66,8 +72,18 @@ def encode(params: Params, config: ModelConfig, source, source_mask) -> np.ndarr
     annotations = np.zeros((*np.shape(source), width))
     for row in range(len(source)):
         n = real_length(source_mask[row])
-        annotations[row, :n] = annotate(params, config, np.asarray(source[row])[:n])
+        annotations[row, :n], _ = annotate(params, config, np.asarray(source[row])[:n])
     return annotations
+
+
+def last_states(params: Params, config: ModelConfig, source, source_mask):
+    """The forward direction's last states of ids [B, S]: [B, H] and [B, H] of each layer."""
+    params = float64(params)
+    rows = [
+        annotate(params, config, np.asarray(ids)[: real_length(mask)])[1]
+        for ids, mask in zip(source, source_mask, strict=True)
+    ]
+    return [tuple(map(np.stack, zip(*layer, strict=True))) for layer in zip(*rows, strict=True)]
 
 
 def real_length(mask) -> int:
@@ -88,11 +104,16 @@ def final_state(config: ModelConfig, annotations: np.ndarray) -> np.ndarray:
     return np.concatenate([annotations[-1, :H], annotations[0, H:]])
 
 
-def initial_state(params: Params, config: ModelConfig, annotations: np.ndarray) -> DecoderState:
-    """The state before the first step: s_0 = tanh(W_s v) (Bahdanau 2014, A.2.2)."""
+def initial_state(
+    params: Params, config: ModelConfig, annotations: np.ndarray, encoder_states=()
+) -> DecoderState:
+    """The state before the first step: s_0 = tanh(W_s v) (Bahdanau 2014, A.2.2), or a copy."""
     layers, units = range(config.decoder.layers), config.decoder.units
     hidden = [np.zeros(units) for _ in layers]
-    if config.initial_state != "zero":
+    memory = [np.zeros(units) for _ in layers]
+    if config.initial_state == "layers":
+        hidden, memory = map(list, zip(*encoder_states, strict=True))
+    elif config.initial_state != "zero":
         if config.initial_state == "backward":
             v = final_state(config, annotations)[config.encoder.units :]
         elif config.initial_state == "final":
@@ -100,7 +121,6 @@ def initial_state(params: Params, config: ModelConfig, annotations: np.ndarray) 
         else:
             v = annotations.sum(axis=0) / max(len(annotations), 1)
         hidden = [np.tanh(v @ params["initial_state"][f"W_s_{layer}"]) for layer in layers]
-    memory = [np.zeros(units) for _ in layers]
     fed = np.zeros(annotations.shape[1] if config.feeding == "context" else config.readout_units)
     return DecoderState(hidden, memory, np.zeros(len(annotations)), fed)
 
@@ -289,8 +309,8 @@ def decode_teacher_forced(
     alignments = np.zeros((B, T, S))
     for row in range(B):
         n = real_length(source_mask[row])
-        annotations = annotate(params, config, np.asarray(source[row])[:n])
-        state = initial_state(params, config, annotations)
+        annotations, last = annotate(params, config, np.asarray(source[row])[:n])
+        state = initial_state(params, config, annotations, last)
         for i in range(real_length(target_mask[row])):
             token = BOS if i == 0 else int(target[row][i - 1])
             state, logits[row, i], alignments[row, i, :n], _ = decoder_step(

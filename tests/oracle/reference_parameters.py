@@ -167,7 +167,7 @@ def parameter_shapes(config: ModelConfig, source_size: int, target_size: int) ->
         "decoder": {"cell": cell},
         "readout": readout_shapes(config, annotation, target_size),
     }
-    if config.initial_state != "zero":
+    if config.initial_state not in ("zero", "layers"):
         v = units if config.initial_state == "backward" else annotation
         layers = range(config.decoder.layers)
         shapes["initial_state"] = {f"W_s_{layer}": (v, H) for layer in layers}
