@@ -104,7 +104,7 @@ class ModelConfig:
     readout_units: int = 128  # size of the readout vector (maxout: after pairs are reduced)
     tie_embeddings: bool = False  # W_o is the target embedding transposed
     residual: bool = False  # layers above the first add their input to their output
-    layer_norm: bool = False  # normalise each projection inside the recurrent cells
+    layer_norm: str = "none"  # of the products inside the cells: none | encoder | decoder | both
     initialization: str = "glorot"  # glorot | paper (Bahdanau 2014, B.1) | uniform (Luong 2015)
     kernels: str = "auto"  # auto (where measured on this kind of device) | reference (none)
 
@@ -118,6 +118,10 @@ class ModelConfig:
         """The size of what `feeding` hands to the next step; 0 for nothing."""
         fed = {"none": 0, "context": self.annotation_units, "attentional": self.readout_units}
         return fed[self.feeding]
+
+    def normalises(self, side: str) -> bool:
+        """Returns whether the cells of `encoder` or `decoder` have layer normalisation."""
+        return self.layer_norm in (side, "both")
 
     def reads(self, part: str) -> bool:
         """Returns whether the tanh readout reads state, word or context."""

@@ -57,6 +57,7 @@ CHOICES = {
     "model.initial_state": ("backward", "final", "mean", "zero", "layers"),
     "model.readout": ("maxout", "tanh", "attentional", "linear"),
     "model.readout_parts": ("state_word_context", "state_word", "state_context", "state"),
+    "model.layer_norm": ("none", "encoder", "decoder", "both"),
     "model.initialization": ("glorot", "paper", "uniform"),
     "model.kernels": ("auto", "reference"),
     "train.precision": ("float32", "tf32", "default", "bfloat16_storage", "bfloat16"),
@@ -271,6 +272,12 @@ def _check_model(model: ModelConfig) -> None:
         f"the readout must have that size too; it has {model.readout_size}: change "
         "model.embedding or " + _readout_field(model),
     )
+    for side, units in (("encoder", model.encoder.units), ("decoder", model.decoder.units)):
+        _refuse(
+            model.normalises(side) and units == 1,
+            f"model.layer_norm={model.layer_norm} takes the mean over a layer's units from each, "
+            f"which leaves nothing of one; raise model.{side}.units or leave the {side} out",
+        )
     _refuse(
         model.residual and max(model.encoder.layers, model.decoder.layers) == 1,
         "model.residual adds a layer's input to its output from the second layer on; there is "

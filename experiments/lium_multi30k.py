@@ -23,7 +23,7 @@ What differs:
 - The readout has the embedding's size, and the target embedding serves as output matrix.
   nmtpytorch can also share the source's embedding.
 - The initialisation is this project's, not He et al.'s.
-- Layer normalisation is inside the cells.
+- Layer normalisation has its bias outside the statistics, and none of its own in each term.
 """
 
 from bahdanau_jax.config import Config
@@ -47,7 +47,7 @@ def get_config() -> Config:
     model.readout = "attentional"
     model.readout_units = 128
     model.tie_embeddings = True
-    model.layer_norm = True
+    model.layer_norm = "encoder"
 
     train.epochs = 100
     train.batch_size = 32

@@ -28,7 +28,6 @@ FREE = {
     "model.attention.renormalize",
     "model.tie_embeddings",
     "model.residual",
-    "model.layer_norm",
 }
 
 FEEDING = {"model.attention.query": "current", "model.readout": "attentional"}
@@ -157,6 +156,19 @@ REFUSED = [
         {"model.tie_embeddings": True, "model.readout": "linear"},
         ["model.tie_embeddings", "(128)", "256", "model.embedding", "model.decoder.units"],
         [{"model.embedding": 256}, {"model.decoder.units": 128}],
+    ),
+    *(
+        (
+            {"model.layer_norm": value, f"model.{side}.units": 1},
+            [f"model.layer_norm={value}", f"model.{side}.units", f"leave the {side} out"],
+            [{f"model.{side}.units": 2}, {"model.layer_norm": other}],
+        )
+        for value, side, other in (
+            ("both", "encoder", "decoder"),
+            ("both", "decoder", "encoder"),
+            ("encoder", "encoder", "none"),
+            ("decoder", "decoder", "none"),
+        )
     ),
     (
         {"model.residual": True},

@@ -4,6 +4,7 @@ Bahdanau et al. 2014, section 3.1 and appendix A.2.2; Luong et al. 2015, section
 the query says which: previous (Bahdanau), intermediate (conditional GRU), current (Luong).
 """
 
+import functools
 from typing import Any, NamedTuple
 
 import flax.linen as nn
@@ -61,16 +62,16 @@ class AttentionCell(nn.Module):
         units, context = config.decoder.units, config.annotation_units
         init = initialization(config.initialization)
         self.attention = Attention(config.attention, units, context, init, config.kernels)
+        make = functools.partial(make_cell, config, "decoder", units)
         match config.attention.query:
             case "previous":
-                lowest = make_cell(config, units, config.embedding, context=context)
+                lowest = make(config.embedding, context=context)
             case "intermediate":
-                self.transition = make_cell(config, units, config.embedding)
-                lowest = make_cell(config, units, context)
+                self.transition = make(config.embedding)
+                lowest = make(context)
             case _:
-                lowest = make_cell(config, units, config.embedding, context=config.fed_units)
-        upper = [make_cell(config, units, units) for _ in range(config.decoder.layers - 1)]
-        self.cell = [lowest, *upper]
+                lowest = make(config.embedding, context=config.fed_units)
+        self.cell = [lowest, *(make(units) for _ in range(config.decoder.layers - 1))]
         if config.readout == "attentional":
             rows = context + units
             self.W_c = self.param("W_c", init.kernel, (rows, config.readout_units))
@@ -331,7 +332,7 @@ def covers(config: ModelConfig) -> bool:
         and attention.window == "global"
         and not attention.coverage
         and config.decoder.layers == 1
-        and not config.layer_norm
+        and not config.normalises("decoder")
     )
 
 

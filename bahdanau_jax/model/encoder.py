@@ -4,6 +4,8 @@ Bahdanau et al. 2014, section 3.2 and appendix A.2.1. Recurrences run over time-
 that each step reads and writes one contiguous slice.
 """
 
+import functools
+
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
@@ -29,9 +31,10 @@ class Encoder(nn.Module):
         """Declares one cell a layer and direction: `forward_0`, `backward_0` and so on."""
         encoder = self.config.encoder
         widths = [self.config.embedding] + [self.config.annotation_units] * (encoder.layers - 1)
-        self.forward = [make_cell(self.config, encoder.units, width) for width in widths]
+        make = functools.partial(make_cell, self.config, "encoder", encoder.units)
+        self.forward = [make(width) for width in widths]
         if encoder.bidirectional:
-            self.backward = [make_cell(self.config, encoder.units, width) for width in widths]
+            self.backward = [make(width) for width in widths]
 
     def __call__(
         self, embedded: Array, mask: Array, noise: Noise | None = None
@@ -136,7 +139,7 @@ def recur(
 
 def covers(config: ModelConfig) -> bool:
     """Returns whether `recur_by_kernel` computes what `recur` does with the model's cells."""
-    return config.cell == "gru" and not config.layer_norm
+    return config.cell == "gru" and not config.normalises("encoder")
 
 
 def recur_by_kernel(

@@ -107,7 +107,12 @@ ORIGINS: dict[str, dict[Any, str]] = {
     "model.readout_units": {500: f"{PAPER}, A.2.3: l", 1000: f"{LUONG}, 4.1"},
     "model.tie_embeddings": {False: NONE, True: "Press and Wolf 2017"},
     "model.residual": {False: f"{LUONG}: none", True: "Wu et al. 2016, 3.1"},
-    "model.layer_norm": {False: NONE, True: "Ba, Kiros and Hinton 2016, 3.1"},
+    "model.layer_norm": {
+        "none": NONE,
+        "encoder": "nmtpy, whose conditional GRU has none; the equations of Ba et al. 2016",
+        "decoder": f"{OURS}; the equations of Ba, Kiros and Hinton 2016, supplement",
+        "both": "Ba, Kiros and Hinton 2016, supplement",
+    },
     "model.initialization": {
         "paper": f"{PAPER}, B.1: orthogonal; W_a, U_a 0.001; v_a, b 0; others 0.01",
         "uniform": f"{LUONG}, 4.1: [-0.1, 0.1]",

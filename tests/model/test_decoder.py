@@ -81,7 +81,7 @@ FORMS: dict[str, dict[str, Any]] = {
     "conditional": {
         "attention": {"query": "intermediate", "coverage": True, "window": "local_p"},
         "gru_reset": "after",
-        "layer_norm": True,
+        "layer_norm": "both",
         "initial_state": "mean",
         "readout": "attentional",
     },

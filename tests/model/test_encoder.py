@@ -1,4 +1,5 @@
 import functools
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -15,18 +16,18 @@ from bahdanau_jax.model.encoder import Encoder, recur
 
 SOURCE = np.array([[4, 5, 6, 7, 2, 0], [5, 2, 0, 0, 0, 0], [2, 0, 0, 0, 0, 0], [0] * 6])
 MASK = SOURCE > 0
-FORMS = {
+FORMS: dict[str, dict[str, Any]] = {
     "paper": {},
     "after": {"gru_reset": "after"},
     "lstm": {"cell": "lstm"},
     "one direction": {"encoder": EncoderConfig(units=4, bidirectional=False)},
-    "layers": {"encoder": EncoderConfig(units=4, layers=2), "layer_norm": True},
+    "layers": {"encoder": EncoderConfig(units=4, layers=2), "layer_norm": "encoder"},
     "residual": {"encoder": EncoderConfig(units=4, layers=3), "residual": True, "cell": "lstm"},
     "residual, one direction": {
         "encoder": EncoderConfig(units=4, layers=2, bidirectional=False),
         "residual": True,
         "gru_reset": "after",
-        "layer_norm": True,
+        "layer_norm": "both",
     },
 }
 forms = pytest.mark.parametrize("name", FORMS)
@@ -36,7 +37,7 @@ class Case:
     """An encoder with generic parameters."""
 
     def __init__(self, name: str):
-        form = {"encoder": EncoderConfig(units=4)} | FORMS[name]
+        form: dict[str, Any] = {"encoder": EncoderConfig(units=4)} | FORMS[name]
         self.config = ModelConfig(embedding=3, initial_state="zero", **form)
         rng = np.random.default_rng(0)
         params = random_parameters(parameter_shapes(self.config, 8, 5), rng)
@@ -143,7 +144,7 @@ def test_one_direction_sees_no_word_behind_it() -> None:
 @pytest.mark.parametrize("reverse", [False, True])
 def test_a_padded_step_hands_its_state_on_unchanged(reverse: bool) -> None:
     config = ModelConfig(cell="lstm")
-    cell = make_cell(config, 4, 3)
+    cell = make_cell(config, "encoder", 4, 3)
     inputs = np.random.default_rng(0).normal(size=(6, 4, 3)).astype(np.float32)
     params = cell.init(jax.random.key(0), inputs, method="project")
 
@@ -167,11 +168,16 @@ def test_a_padded_step_hands_its_state_on_unchanged(reverse: bool) -> None:
 @pytest.mark.parametrize("kernels", ["auto", "reference"])
 @pytest.mark.parametrize("name", [name for name in FORMS if "residual" not in name] + ["deep"])
 def test_the_forward_directions_last_states_equal_the_oracle(name: str, kernels: str) -> None:
-    deep = {"encoder": EncoderConfig(units=4, layers=3), "residual": True, "cell": "lstm"}
-    form = {"encoder": EncoderConfig(units=4)} | (deep if name == "deep" else FORMS[name])
+    deep: dict[str, Any] = {
+        "encoder": EncoderConfig(units=4, layers=3),
+        "residual": True,
+        "cell": "lstm",
+    }
+    form: dict[str, Any] = {"encoder": EncoderConfig(units=4)}
+    form |= deep if name == "deep" else FORMS[name]
     config = ModelConfig(embedding=3, initial_state="layers", kernels=kernels, **form)
     params = random_parameters(parameter_shapes(config, 8, 5), np.random.default_rng(0))
-    embedded = np.float32(params["source_embedding"])[SOURCE.T]
+    embedded = params["source_embedding"][SOURCE.T].astype(np.float32)
     single = jax.tree.map(np.float32, params["encoder"])
     _, _, layers = quick_jit(
         lambda params, x: apply(Encoder(config), params, x, jnp.asarray(MASK.T))

@@ -39,7 +39,7 @@ def drawn(preset: str, **fields) -> dict[str, np.ndarray]:
 
 @pytest.fixture(scope="module")
 def paper() -> dict[str, np.ndarray]:
-    return drawn("paper", layer_norm=True)
+    return drawn("paper", layer_norm="both")
 
 
 @pytest.fixture(scope="module")

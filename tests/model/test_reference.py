@@ -178,7 +178,7 @@ VARIANTS = {
     "conditional": {
         "attention": {"query": "intermediate", "bias": True, "coverage": True, "normalize": True},
         "gru_reset": "after",
-        "layer_norm": True,
+        "layer_norm": "both",
         "encoder": EncoderConfig(units=2, layers=2),
         "residual": True,
         "initial_state": "mean",
@@ -197,6 +197,7 @@ VARIANTS = {
         "decoder": DecoderConfig(units=4, layers=2),
         "initial_state": "layers",
     },
+    "normalised encoder": {"cell": "lstm", "layer_norm": "encoder"},
     "concat": {"attention": {"score": "concat"}},
     "identity": {"attention": {"score": "concat_identity"}},
     "uniform": {"attention": {"score": "uniform"}},

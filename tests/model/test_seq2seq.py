@@ -37,7 +37,7 @@ MODELS = {  # as the literature names them, in tiny sizes
     "conditional": {
         "gru_reset": "after",
         "attention": {"query": "intermediate", "bias": True, "coverage": True, "normalize": True},
-        "layer_norm": True,
+        "layer_norm": "both",
         "initial_state": "mean",
         "tie_embeddings": True,
     },

@@ -12,10 +12,11 @@ import numpy as np
 import pytest
 from compiling import quick_jit
 from flax_tree import apply, attention_to_flax, named_leaves, to_flax
-from reference_parameters import parameter_shapes, random_parameters
+from reference_parameters import cell_shapes, parameter_shapes, random_parameters
 
 from bahdanau_jax.config import EncoderConfig, ModelConfig, TrainConfig
 from bahdanau_jax.model.attention import Attention, Memory
+from bahdanau_jax.model.cells import make_cell
 from bahdanau_jax.model.encoder import Encoder
 from bahdanau_jax.model.equations import token_nll
 from bahdanau_jax.model.initialization import initialization
@@ -163,8 +164,8 @@ def test_pytorchs_bidirectional_recurrences_on_packed_sequences(
     embedded, into = single([rng.normal(size=(ROWS, POSITIONS, size)) for size in (3, 8)])
 
     def ours(params, embedded):
-        annotations, _, states = Encoder(config).apply(
-            {"params": params}, embedded.swapaxes(0, 1), jnp.asarray(MASK.T)
+        annotations, _, states = apply(
+            Encoder(config), params, embedded.swapaxes(0, 1), jnp.asarray(MASK.T)
         )
         annotations = annotations.swapaxes(0, 1)
         scalar = jnp.sum(annotations * into) + sum(jnp.sum(x**2) for x in jax.tree.leaves(states))
@@ -188,6 +189,50 @@ def test_pytorchs_bidirectional_recurrences_on_packed_sequences(
             assert_same(mine, other)
     assert_same_tree(gradient[0], theirs.gradients())
     assert_same(gradient[1], their_embedded.grad)
+
+
+@pytest.mark.parametrize("cell", ["gru", "lstm"])
+def test_layer_norm_inside_a_cell_is_pytorchs_over_the_same_parts(cell: str) -> None:
+    rng, units = generator(), 5
+    reset = "after" if cell == "gru" else "before"
+    config = ModelConfig(cell=cell, gru_reset=reset, layer_norm="decoder")
+    module = make_cell(config, "decoder", units, 3, context=4)
+    params = single(random_parameters(cell_shapes(config, 3, units, 4, normalized=True), rng))
+    x, c, *state = single([rng.normal(size=(ROWS, n)) for n in (3, 4, units, units)])
+    state = state[: 2 if cell == "lstm" else 1]
+
+    def ours(params):
+        new = apply(module, params, state, apply(module, params, x, method="project"), c)
+        return sum(jnp.sum(part**2) for part in new), new
+
+    (_, new), gradient = jax.value_and_grad(ours, has_aux=True)(params)
+
+    p = {name: double(values, grad=True) for name, values in params.items()}
+    widths = [2 * units, units] if cell == "gru" else [4 * units]  # Ba et al. 2016, supplement
+
+    def normalised(inputs: np.ndarray, name: str):
+        products = (double(inputs) @ p[name]).split(widths, dim=1)
+        gains = p[f"gain_{name}"].split(widths)
+        parts = [
+            torch.nn.functional.layer_norm(product, gain.shape, gain)
+            for product, gain in zip(products, gains, strict=True)
+        ]
+        return torch.cat(parts, dim=1)
+
+    inputs, recurrent = normalised(x, "W") + normalised(c, "C") + p["b"], normalised(state[0], "U")
+    if cell == "gru":
+        reset, update, _ = (inputs + recurrent).sigmoid().chunk(3, dim=1)
+        proposal = inputs[:, 2 * units :] + reset * (recurrent[:, 2 * units :] + p["b_u"])
+        theirs = [(1 - update) * proposal.tanh() + update * double(state[0])]
+    else:
+        admit, forget, proposal, emit = (inputs + recurrent).chunk(4, dim=1)
+        memory = forget.sigmoid() * double(state[1]) + admit.sigmoid() * proposal.tanh()
+        read = torch.nn.functional.layer_norm(memory, (units,), p["gain_m"], p["b_m"])
+        theirs = [emit.sigmoid() * read.tanh(), memory]
+    torch.stack([(part**2).sum() for part in theirs]).sum().backward()
+    for mine, other in zip(new, theirs, strict=True):
+        assert_same(mine, other)
+    assert_same_tree(gradient, {name: values.grad.numpy() for name, values in p.items()})
 
 
 @functools.cache

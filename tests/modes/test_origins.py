@@ -79,7 +79,7 @@ def test_luongs_model_is_luongs_in_every_choice_that_the_fields_can_say():
         "model.forget_bias": 0,  # the paper doesn't say; its code has none
         "model.initial_state": "final",
         "model.tie_embeddings": False,
-        "model.layer_norm": False,
+        "model.layer_norm": "none",
         "train.normalize": "tokens",  # the paper doesn't say; its code divides by sentences
         "train.weight_decay": 0.0,
         "train.schedule": "constant",

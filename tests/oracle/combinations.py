@@ -45,7 +45,7 @@ GROUPS: tuple[dict[str, tuple], ...] = (
         "gru_reset": CHOICES["model.gru_reset"],
         "forget_bias": (0, 1),
     },
-    {"layer_norm": BOTH},
+    {"layer_norm": CHOICES["model.layer_norm"]},
     {"tie_embeddings": BOTH},
 )
 CROSSED = ("attention.score", "attention.window", "attention.query", "readout")
