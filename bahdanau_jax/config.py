@@ -102,7 +102,8 @@ class ModelConfig:
     readout_parts: str = "state_word_context"  # what tanh sums up:
     # state_word_context | state_word | state_context | state
     readout_units: int = 128  # size of the readout vector (maxout: after pairs are reduced)
-    tie_embeddings: bool = False  # W_o is the target embedding transposed
+    tie_embeddings: str = "none"  # what is one matrix with the target embedding:
+    # none | output (W_o, transposed) | all (W_o and the source embedding)
     residual: bool = False  # layers above the first add their input to their output
     layer_norm: str = "none"  # of the products inside the cells: none | encoder | decoder | both
     initialization: str = "glorot"  # glorot | paper (Bahdanau 2014, B.1) | uniform (Luong 2015)

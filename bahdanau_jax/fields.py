@@ -54,6 +54,9 @@ FORMER = {
         "its statistics ran over gates and proposal together, which no value computes any more; "
         "train anew with encoder, decoder or both",
     ),
+    "model.tie_embeddings": Former(
+        "model.tie_embeddings", ((False, "none"), (True, "output")), "it must be true or false"
+    ),
 }
 
 

@@ -57,6 +57,7 @@ CHOICES = {
     "model.initial_state": ("backward", "final", "mean", "zero", "layers"),
     "model.readout": ("maxout", "tanh", "attentional", "linear"),
     "model.readout_parts": ("state_word_context", "state_word", "state_context", "state"),
+    "model.tie_embeddings": ("none", "output", "all"),
     "model.layer_norm": ("none", "encoder", "decoder", "both"),
     "model.initialization": ("glorot", "paper", "uniform"),
     "model.kernels": ("auto", "reference"),
@@ -267,10 +268,10 @@ def _check_model(model: ModelConfig) -> None:
         f"model.decoder.units is {model.decoder.units}: make them equal, or use final",
     )
     _refuse(
-        model.tie_embeddings and model.readout_size != model.embedding,
-        f"model.tie_embeddings uses the target embedding ({model.embedding}) as output layer, so "
-        f"the readout must have that size too; it has {model.readout_size}: change "
-        "model.embedding or " + _readout_field(model),
+        model.tie_embeddings != "none" and model.readout_size != model.embedding,
+        f"model.tie_embeddings={model.tie_embeddings} uses the target embedding "
+        f"({model.embedding}) as output layer, so the readout must have that size too; it has "
+        f"{model.readout_size}: change model.embedding or {_readout_field(model)}",
     )
     for side, units in (("encoder", model.encoder.units), ("decoder", model.decoder.units)):
         _refuse(
@@ -308,6 +309,11 @@ def _check_vocabulary(config: Config) -> None:
             f"a vocabulary of {size} entries has no room beside its 4 special ones; give 0 or "
             "more than 4",
         )
+    _refuse(
+        config.model.tie_embeddings == "all" and not vocabulary.joint,
+        "model.tie_embeddings=all has one embedding for both sides, so they need one vocabulary; "
+        "set data.vocabulary.joint=true or model.tie_embeddings=output",
+    )
     _refuse(
         vocabulary.joint and vocabulary.of_target != vocabulary.kind,
         "data.vocabulary.joint makes one vocabulary of both sides; leave "

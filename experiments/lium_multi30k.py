@@ -46,7 +46,7 @@ def get_config() -> Config:
     model.initial_state = "mean"
     model.readout = "attentional"
     model.readout_units = 128
-    model.tie_embeddings = True
+    model.tie_embeddings = "output"
     model.layer_norm = "encoder"
 
     train.epochs = 100

@@ -156,9 +156,13 @@ def test_a_field_that_has_another_name_today_is_read_from_older_runs(written, to
 
 def test_a_field_that_was_a_switch_is_read_from_older_runs_where_it_means_the_same():
     recorded = to_dict(Config())
-    recorded["model"]["layer_norm"] = False
+    recorded["model"]["layer_norm"] = recorded["model"]["tie_embeddings"] = False
     assert from_json(json.dumps(recorded)) == Config()
     assert differences(recorded, Config()) == {}
+    recorded["model"]["tie_embeddings"], tied = True, Config()
+    tied.model.tie_embeddings = "output"
+    assert from_json(json.dumps(recorded)) == tied
+    assert differences(recorded, Config()) == {"model.tie_embeddings": ["output", "none"]}
     recorded["model"]["layer_norm"] = True
     with pytest.raises(InputError, match=r"layer_norm is True, but .*statistics.*train anew") as e:
         from_json(json.dumps(recorded))

@@ -26,7 +26,6 @@ FREE = {
     "model.attention.normalize",
     "model.attention.coverage",
     "model.attention.renormalize",
-    "model.tie_embeddings",
     "model.residual",
 }
 
@@ -148,13 +147,13 @@ REFUSED = [
         ],
     ),
     (
-        {"model.tie_embeddings": True, "model.embedding": 100},
+        {"model.tie_embeddings": "output", "model.embedding": 100},
         ["model.tie_embeddings", "(100)", "128", "model.embedding", "model.readout_units"],
         [{"model.embedding": 128}, {"model.readout_units": 100}],
     ),
     (
-        {"model.tie_embeddings": True, "model.readout": "linear"},
-        ["model.tie_embeddings", "(128)", "256", "model.embedding", "model.decoder.units"],
+        {"model.tie_embeddings": "output", "model.readout": "linear"},
+        ["model.tie_embeddings=output", "(128)", "256", "model.embedding", "model.decoder.units"],
         [{"model.embedding": 256}, {"model.decoder.units": 128}],
     ),
     *(
@@ -210,6 +209,11 @@ REFUSED = [
         {"data.vocabulary.target_size": 3},
         ["vocabulary of 3 entries", "more than 4"],
         [{"data.vocabulary.target_size": 0}, {"data.vocabulary.target_size": 5}],
+    ),
+    (
+        {"model.tie_embeddings": "all"},
+        ["model.tie_embeddings=all", "data.vocabulary.joint=true", "model.tie_embeddings=output"],
+        [{"data.vocabulary.joint": True}, {"model.tie_embeddings": "output"}],
     ),
     (
         {"data.vocabulary.joint": True, "data.vocabulary.target_kind": "words"},

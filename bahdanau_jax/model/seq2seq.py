@@ -36,16 +36,19 @@ class Seq2Seq(nn.Module):
     def setup(self):
         """Declares the embeddings, the parts, and the output layer W_o, b_w."""
         config, init = self.config, initialization(self.config.initialization)
-        self.source_embedding = self.param(
-            "source_embedding", init.embedding, (self.source_size, config.embedding)
-        )
+        if config.tie_embeddings != "all":
+            self.source_embedding = self.param(
+                "source_embedding", init.embedding, (self.source_size, config.embedding)
+            )
         self.target_embedding = self.param(
             "target_embedding", init.embedding, (self.target_size, config.embedding)
         )
+        if config.tie_embeddings == "all":  # one vocabulary, so that the ids mean the same
+            self.source_embedding = self.target_embedding
         self.encoder = Encoder(config)
         self.decoder = Decoder(config)
         self.readout = Readout(config)
-        if not config.tie_embeddings:
+        if config.tie_embeddings == "none":
             shape = (config.readout_size, self.target_size)
             self.W_o = self.param("W_o", init.kernel, shape)
         self.b_w = self.param("b_w", init.bias, (self.target_size,))
@@ -177,7 +180,7 @@ class Seq2Seq(nn.Module):
         return logits + jnp.broadcast_to(self.b_w, logits.shape)
 
     def _output_weights(self) -> Array:
-        return self.target_embedding.T if self.config.tie_embeddings else self.W_o
+        return self.W_o if self.config.tie_embeddings == "none" else self.target_embedding.T
 
 
 def initial_params(model: Seq2Seq, key: Array) -> dict[str, Any]:

@@ -105,7 +105,11 @@ ORIGINS: dict[str, dict[Any, str]] = {
         "state": "nmtpytorch's simple output",
     },
     "model.readout_units": {500: f"{PAPER}, A.2.3: l", 1000: f"{LUONG}, 4.1"},
-    "model.tie_embeddings": {False: NONE, True: "Press and Wolf 2017"},
+    "model.tie_embeddings": {
+        "none": NONE,
+        "output": "Press and Wolf 2017: of the decoder's input and output",
+        "all": "Press and Wolf 2017: three-way",
+    },
     "model.residual": {False: f"{LUONG}: none", True: "Wu et al. 2016, 3.1"},
     "model.layer_norm": {
         "none": NONE,

@@ -184,8 +184,9 @@ def check_supported(config: ModelConfig) -> None:
         config.encoder.layers,
         config.decoder.layers,
         config.layer_norm,
+        config.tie_embeddings,
     )
-    plain = ("gru", "additive", "previous", "global", "maxout", "backward", 1, 1, "none")
+    plain = ("gru", "additive", "previous", "global", "maxout", "backward", 1, 1, "none", "none")
     if form != plain or config.attention.normalize or config.attention.bias:
         raise ValueError(f"only RNNsearch is written in PyTorch here, not {form}")
 

@@ -182,7 +182,7 @@ VARIANTS = {
         "encoder": EncoderConfig(units=2, layers=2),
         "residual": True,
         "initial_state": "mean",
-        "tie_embeddings": True,
+        "tie_embeddings": "output",
     },
     "dot": {"attention": {"score": "dot", "scale": "learned"}, "readout": "attentional"},
     "one direction": {
@@ -198,6 +198,7 @@ VARIANTS = {
         "initial_state": "layers",
     },
     "normalised encoder": {"cell": "lstm", "layer_norm": "encoder"},
+    "one embedding": {"tie_embeddings": "all"},
     "concat": {"attention": {"score": "concat"}},
     "identity": {"attention": {"score": "concat_identity"}},
     "uniform": {"attention": {"score": "uniform"}},

@@ -78,7 +78,7 @@ def test_luongs_model_is_luongs_in_every_choice_that_the_fields_can_say():
         "data.vocabulary.kind": "words",  # as in the other paper
         "model.forget_bias": 0,  # the paper doesn't say; its code has none
         "model.initial_state": "final",
-        "model.tie_embeddings": False,
+        "model.tie_embeddings": "none",
         "model.layer_norm": "none",
         "train.normalize": "tokens",  # the paper doesn't say; its code divides by sentences
         "train.weight_decay": 0.0,

@@ -46,7 +46,7 @@ GROUPS: tuple[dict[str, tuple], ...] = (
         "forget_bias": (0, 1),
     },
     {"layer_norm": CHOICES["model.layer_norm"]},
-    {"tie_embeddings": BOTH},
+    {"tie_embeddings": CHOICES["model.tie_embeddings"]},
 )
 CROSSED = ("attention.score", "attention.window", "attention.query", "readout")
 
@@ -63,7 +63,7 @@ def build(values: Values) -> ModelConfig:
         model.decoder.units = model.encoder.units
     model.attention.units, model.attention.half_width = 6, 2
     model.embedding, model.readout_units = 3, 7
-    if model.tie_embeddings:
+    if model.tie_embeddings != "none":
         model.embedding = model.decoder.units if model.readout == "linear" else model.readout_units
     return model
 
@@ -72,6 +72,7 @@ def allowed(model: ModelConfig) -> bool:
     """Says whether validate() takes this model."""
     config = Config(model=model)
     config.data.source = "text:anywhere"
+    config.data.vocabulary.joint = model.tie_embeddings == "all"
     try:
         validate(config)
     except InputError as error:

@@ -51,7 +51,9 @@ def annotate(params: Params, config: ModelConfig, source: np.ndarray):
     code hands to the decoder's layer.
     """
     layers = []
-    output = np.array([params["source_embedding"][token] for token in source])
+    shared = config.tie_embeddings == "all"  # Press and Wolf 2017, three-way
+    embedding = params["target_embedding" if shared else "source_embedding"]
+    output = np.array([embedding[token] for token in source])
     output = output.reshape(len(source), config.embedding)
     for layer in range(config.encoder.layers):
         below = output
@@ -293,7 +295,8 @@ def decoder_step(
         fed = readout if config.feeding == "attentional" else fed
     else:
         readout = output
-    W_o = params["target_embedding"].T if config.tie_embeddings else params["readout"]["W_o"]
+    tied = config.tie_embeddings != "none"
+    W_o = params["target_embedding"].T if tied else params["readout"]["W_o"]
     logits = readout @ W_o + params["readout"]["b_w"]
     after = DecoderState(hidden, memory, state.coverage + alignment, fed)
     return after, logits, alignment, context

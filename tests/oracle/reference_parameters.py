@@ -123,7 +123,7 @@ def readout_shapes(config: ModelConfig, annotation: int, target_size: int) -> Pa
     """Shapes of the readout's arrays, but for W_c, which feeding needs in the cell."""
     H, E, R = config.decoder.units, config.embedding, config.readout_units
     shapes: Params = {"b_w": (target_size,)}
-    if not config.tie_embeddings:
+    if config.tie_embeddings == "none":
         shapes["W_o"] = (H if config.readout == "linear" else R, target_size)
     if config.readout == "maxout":
         shapes |= {"U_o": (H, 2 * R), "V_o": (E, 2 * R), "C_o": (annotation, 2 * R)}
@@ -173,6 +173,8 @@ def parameter_shapes(config: ModelConfig, source_size: int, target_size: int) ->
         "decoder": {"cell": cell},
         "readout": readout_shapes(config, annotation, target_size),
     }
+    if config.tie_embeddings == "all":
+        del shapes["source_embedding"]
     if config.initial_state not in ("zero", "layers"):
         v = units if config.initial_state == "backward" else annotation
         layers = range(config.decoder.layers)
