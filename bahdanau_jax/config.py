@@ -73,9 +73,11 @@ class AttentionConfig:
 
     score: str = "additive"  # how the query is compared with each annotation
     units: int = 128  # A, hidden size of the alignment model
-    scale: str = "none"  # of products: none | sqrt (of the product's length) | learned
-    bias: bool = False  # + b inside the score's tanh
+    scale: str = "none"  # what products are divided by: none | sqrt (of their length) | linear
+    # (their length), or multiplied by: learned
+    bias: bool = False  # + b inside the score's tanh; projected: + b on the query
     normalize: bool = False  # g v / |v| in place of v_a
+    normalize_keys: bool = False  # layer norm of query and keys, each after its matrix
     coverage: bool = False  # the sum of past weights enters the score's tanh
     window: str = "global"  # global | local_m | local_p
     half_width: int = 10  # positions on each side of a local window's centre

@@ -18,19 +18,24 @@ class Score(NamedTuple):
 
 SCORES = {
     "additive": Score(
-        ("units", "bias", "normalize", "coverage", "window"),
+        ("units", "bias", "normalize", "normalize_keys", "coverage", "window"),
         "Bahdanau et al. 2014, A.1.2: v_aᵀ tanh(W_a s_{i-1} + U_a h_j)",
     ),
-    "dot": Score(("scale", "window"), "Luong et al. 2015, Equation 8: sᵀ h"),
-    "general": Score(("scale", "window"), "Luong et al. 2015, Equation 8: sᵀ W_a h"),
+    "dot": Score(("scale", "normalize_keys", "window"), "Luong et al. 2015, Equation 8: sᵀ h"),
+    "general": Score(
+        ("scale", "normalize_keys", "window"), "Luong et al. 2015, Equation 8: sᵀ W_a h"
+    ),
     "concat": Score(
-        ("units", "bias", "normalize", "window"),
+        ("units", "bias", "normalize", "normalize_keys", "window"),
         "Luong et al. 2015, Equation 8: v_aᵀ tanh(W_a [s ; h])",
     ),
     "concat_identity": Score(
         ("window",), "Luong's code: concat with its part on h fixed to the identity"
     ),
-    "projected": Score(("units", "scale", "window"), "Britz et al. 2017: (W_a s)ᵀ (U_a h)"),
+    "projected": Score(
+        ("units", "scale", "bias", "normalize_keys", "window"),
+        "Britz et al. 2017: (W_a s)ᵀ (U_a h)",
+    ),
     "uniform": Score((), "this project: a control, the mean of the annotations"),
     "fixed": Score(
         (), "Bahdanau et al. 2014, 2.1 and 4.2 (RNNencdec): one vector for the sentence"
@@ -50,7 +55,7 @@ CHOICES = {
     "model.cell": ("gru", "lstm"),
     "model.gru_reset": ("before", "after"),
     "model.attention.score": tuple(SCORES),
-    "model.attention.scale": ("none", "sqrt", "learned"),
+    "model.attention.scale": ("none", "sqrt", "linear", "learned"),
     "model.attention.window": ("global", "local_m", "local_p"),
     "model.attention.query": ("previous", "intermediate", "current"),
     "model.feeding": ("none", "context", "attentional"),
@@ -200,13 +205,20 @@ def _check_model(model: ModelConfig) -> None:
         f"model.attention.scale={attention.scale} applies to products; with "
         f"model.attention.score={attention.score} set it to none",
     )
-    for option in ("bias", "normalize"):
+    for option in ("bias", "normalize", "normalize_keys"):
         _refuse(
             getattr(attention, option) and option not in options,
             f"model.attention.{option} belongs to the scores "
             + " and ".join(name for name, score in SCORES.items() if option in score.options)
             + f", not to {attention.score}; set it to false",
         )
+    whole = attention.score in ("dot", "general")  # query and annotation as they are
+    _refuse(
+        attention.normalize_keys and (width if whole else attention.units) == 1,
+        "model.attention.normalize_keys takes from each number the mean of all that the score "
+        "compares, and there is only one; raise "
+        + ("model.encoder.units" if whole else "model.attention.units"),
+    )
     _refuse(
         attention.normalize and model.initialization == "paper",
         "model.attention.normalize divides v_a by its norm, and model.initialization=paper starts "

@@ -24,6 +24,7 @@ FREE = {
     "model.encoder.bidirectional",
     "model.attention.bias",
     "model.attention.normalize",
+    "model.attention.normalize_keys",
     "model.attention.coverage",
     "model.attention.renormalize",
     "model.residual",
@@ -67,6 +68,23 @@ REFUSED = [
         {"model.attention.score": "projected", "model.attention.normalize": True},
         ["model.attention.normalize", "projected", "false"],
         [{"model.attention.normalize": False}],
+    ),
+    (
+        {"model.attention.score": "concat_identity", "model.attention.normalize_keys": True},
+        ["model.attention.normalize_keys", "concat_identity", "additive and dot", "false"],
+        [{"model.attention.normalize_keys": False}, {"model.attention.score": "general"}],
+    ),
+    (
+        {"model.attention.normalize_keys": True, "model.attention.units": 1},
+        ["model.attention.normalize_keys", "only one", "raise model.attention.units"],
+        [{"model.attention.units": 2}],
+    ),
+    (
+        {"model.attention.normalize_keys": True, "model.attention.score": "general"}
+        | {"model.encoder.units": 1, "model.encoder.bidirectional": False}
+        | {"model.initial_state": "final"},
+        ["model.attention.normalize_keys", "only one", "raise model.encoder.units"],
+        [{"model.encoder.units": 2}],
     ),
     (
         {"model.attention.normalize": True, "model.initialization": "paper"},

@@ -31,7 +31,8 @@ class Memory(NamedTuple):
 
 def fused_kernel_covers(config: AttentionConfig) -> bool:
     """Returns whether `kernels.fused_attention` computes this attention."""
-    return config.score == "additive" and config.window == "global" and not config.coverage
+    plain = not (config.coverage or config.normalize_keys)
+    return config.score == "additive" and config.window == "global" and plain
 
 
 class Attention(nn.Module):
@@ -91,7 +92,7 @@ class Attention(nn.Module):
             # Imported here: Pallas is slow to import, and few use it.
             from bahdanau_jax.model.kernels.fused_attention import fused_attention
 
-            W_a, v_a, _ = self.score.weights()
+            W_a, v_a, *_ = self.score.weights()
             assert W_a is not None and v_a is not None  # the score is additive
             return fused_attention(query @ W_a, memory.keys, v_a, memory.annotations, memory.mask)
         energies = self.score(query, memory.keys, coverage)

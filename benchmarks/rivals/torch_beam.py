@@ -187,7 +187,8 @@ def check_supported(config: ModelConfig) -> None:
         config.tie_embeddings,
     )
     plain = ("gru", "additive", "previous", "global", "maxout", "backward", 1, 1, "none", "none")
-    if form != plain or config.attention.normalize or config.attention.bias:
+    attention = config.attention
+    if form != plain or attention.normalize or attention.normalize_keys or attention.bias:
         raise ValueError(f"only RNNsearch is written in PyTorch here, not {form}")
 
 

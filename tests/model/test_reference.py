@@ -81,6 +81,22 @@ BIASED = {"b": np.array([-4.0, 0.0])}
         ({"score": "concat_identity"}, {}, TANH),
         ({"score": "dot"}, {}, 1.0),
         ({"score": "dot", "scale": "sqrt"}, {}, 1 / np.sqrt(2)),
+        ({"score": "dot", "scale": "linear"}, {}, 1 / 2),
+        (  # the query [-1, 1] times 2, the key [1, -1] times 3 and 1
+            {"score": "dot", "normalize_keys": True},
+            {"gain_q": np.full(2, 2.0), "gain_k": np.array([3.0, 1.0])},
+            -8.0,
+        ),
+        (  # inside [-1, 1] + [3, -1]
+            {"score": "concat_identity", "normalize_keys": True},
+            {"gain_q": np.ones(2), "gain_k": np.array([3.0, 1.0])},
+            np.tanh(2),
+        ),
+        (  # [1, 2] + [-4, 0] = [-3, 2]
+            {"score": "projected", "bias": True},
+            {"U_a": IDENTITY} | BIASED,
+            -11.0,
+        ),
         ({"score": "general"}, {"W_a": np.array([[0.0, 1.0], [1.0, 0.0]])}, 5.0),
         ({"score": "general", "scale": "learned"}, {"scale": np.array(3.0)}, 3.0),
         (
@@ -95,7 +111,9 @@ def test_energies_by_hand(fields: dict, params: dict, expected: float) -> None:
     params = {"W_a": IDENTITY, "v_a": V} | params
     attention, positions = AttentionConfig(**fields), ANNOTATION[None]
     energies = reference.energies(params, attention, QUERY, positions, coverage=np.array([0.5]))
-    np.testing.assert_allclose(energies, [expected], rtol=1e-12)
+    # Beside the variance of a normalised pair, 1/4 or 4, stands an ε of 1e-5.
+    within = 1e-4 if attention.normalize_keys else 1e-12
+    np.testing.assert_allclose(energies, [expected], rtol=within)
 
 
 def test_windows_by_hand() -> None:
@@ -185,6 +203,9 @@ VARIANTS = {
         "tie_embeddings": "output",
     },
     "dot": {"attention": {"score": "dot", "scale": "learned"}, "readout": "attentional"},
+    "normalised keys": {
+        "attention": {"score": "projected", "scale": "linear", "bias": True, "normalize_keys": True}
+    },
     "one direction": {
         "encoder": EncoderConfig(units=4, bidirectional=False),
         "attention": {"score": "projected", "scale": "sqrt", "window": "local_m"},

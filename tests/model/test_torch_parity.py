@@ -12,9 +12,20 @@ import numpy as np
 import pytest
 from compiling import quick_jit
 from flax_tree import apply, attention_to_flax, named_leaves, to_flax
-from reference_parameters import cell_shapes, parameter_shapes, random_parameters
+from reference_parameters import (
+    attention_shapes,
+    cell_shapes,
+    parameter_shapes,
+    random_parameters,
+)
 
-from bahdanau_jax.config import EncoderConfig, ModelConfig, TrainConfig
+from bahdanau_jax.config import (
+    AttentionConfig,
+    DecoderConfig,
+    EncoderConfig,
+    ModelConfig,
+    TrainConfig,
+)
 from bahdanau_jax.model.attention import Attention, Memory
 from bahdanau_jax.model.cells import make_cell
 from bahdanau_jax.model.encoder import Encoder
@@ -99,6 +110,51 @@ def test_the_seeds_attention_module() -> None:
     assert_same(context, their_context)
     assert_same(alignment, their_alignment)
     assert_same_tree(gradient[0], theirs.gradients())
+    assert_same(gradient[1], their_query.grad)
+    assert_same(gradient[2], their_annotations.grad)
+
+
+@pytest.mark.parametrize("scale", ["none", "sqrt", "linear"])
+@pytest.mark.parametrize("normalize_keys", [False, True])
+def test_products_are_those_of_pytorchs_attention(scale: str, normalize_keys: bool) -> None:
+    rng = generator()
+    config = AttentionConfig(
+        score="projected", units=6, scale=scale, bias=True, normalize_keys=normalize_keys
+    )
+    module = Attention(config, 5, 8, initialization("glorot"))
+    shapes = attention_shapes(ModelConfig(attention=config, decoder=DecoderConfig(units=5)), 8)
+    params = single(random_parameters(shapes, rng))
+    query, annotations, into = single(
+        [rng.normal(size=(ROWS, *s)) for s in ((5,), (POSITIONS, 8), (8,))]
+    )
+
+    def ours(params, query, annotations):
+        params = attention_to_flax(params)
+        keys = apply(module, params, annotations, method="keys")
+        memory = Memory(annotations, keys, jnp.asarray(MASK), annotations[:, 0])
+        context, _ = apply(module, params, query, memory, jnp.zeros((), jnp.int32))
+        return jnp.sum(context * into), context
+
+    differentiated = jax.value_and_grad(ours, argnums=(0, 1, 2), has_aux=True)
+    (_, context), gradient = differentiated(params, query, annotations)
+
+    theirs = {name: double(p, grad=True) for name, p in params.items()}
+    their_query, their_annotations = double(query, grad=True), double(annotations, grad=True)
+    q = their_query @ theirs["W_a"] + theirs["b"]
+    k = their_annotations @ theirs["U_a"]
+    if normalize_keys:
+        q = torch.nn.functional.layer_norm(q, (6,), theirs["gain_q"])
+        k = torch.nn.functional.layer_norm(k, (6,), theirs["gain_k"])
+    their_context = torch.nn.functional.scaled_dot_product_attention(
+        q[:, None],
+        k,
+        their_annotations,
+        attn_mask=ids(MASK)[:, None],
+        scale={"none": 1.0, "sqrt": None, "linear": 1 / 6}[scale],
+    )[:, 0]
+    (their_context * double(into)).sum().backward()
+    assert_same(context, their_context)
+    assert_same_tree(gradient[0], {name: p.grad.numpy() for name, p in theirs.items()})
     assert_same(gradient[1], their_query.grad)
     assert_same(gradient[2], their_annotations.grad)
 

@@ -26,6 +26,7 @@ GROUPS: tuple[dict[str, tuple], ...] = (
         "attention.scale": CHOICES["model.attention.scale"],
         "attention.bias": BOTH,
         "attention.normalize": BOTH,
+        "attention.normalize_keys": BOTH,
         "attention.coverage": BOTH,
     },
     {

@@ -15,6 +15,7 @@ from reference_cells import (  # noqa: F401  (the steps are a part of the oracle
     gru_after_step,
     gru_before_step,
     lstm_step,
+    normalize,
     sigmoid,
 )
 from reference_parameters import finite_difference, float64  # noqa: F401  (the same)
@@ -133,11 +134,16 @@ def energy(params: Params, attention: AttentionConfig, query, annotation, past: 
         return 0.0
     if attention.score in ("additive", "concat", "concat_identity"):
         if attention.score == "additive":
-            inside = query @ params["W_a"] + annotation @ params["U_a"]
-        elif attention.score == "concat":
-            inside = np.concatenate([query, annotation]) @ params["W_a"]
+            left, right = query @ params["W_a"], annotation @ params["U_a"]
+        elif attention.score == "concat":  # the parts of [q ; h] W_a, that on h_j behind the other
+            zeros = np.zeros_like
+            left = np.concatenate([query, zeros(annotation)]) @ params["W_a"]
+            right = np.concatenate([zeros(query), annotation]) @ params["W_a"]
         else:  # Luong's own code: the part on h_j is the identity
-            inside = query @ params["W_a"] + annotation
+            left, right = query @ params["W_a"], annotation
+        if attention.normalize_keys:
+            left, right = normalize(left, params["gain_q"]), normalize(right, params["gain_k"])
+        inside = left + right
         if attention.bias:
             inside = inside + params["b"]
         if attention.coverage:  # See 2017, equation 11
@@ -154,9 +160,15 @@ def energy(params: Params, attention: AttentionConfig, query, annotation, past: 
         left, right = query @ params["W_a"], annotation @ params["U_a"]
     else:
         raise ValueError(f"no energy for score={attention.score}")
+    if attention.bias:  # Britz 2017's code; its bias on the key adds the same to all positions
+        left = left + params["b"]
+    if attention.normalize_keys:  # Dehghani 2023, section 2
+        left, right = normalize(left, params["gain_q"]), normalize(right, params["gain_k"])
     product = float(left @ right)
     if attention.scale == "sqrt":  # Vaswani 2017, equation 1
         product = product / np.sqrt(len(left))
+    elif attention.scale == "linear":  # Yang 2022, definition 4.1
+        product = product / len(left)
     elif attention.scale == "learned":
         product = float(params["scale"]) * product
     return product

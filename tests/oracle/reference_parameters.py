@@ -112,6 +112,9 @@ def attention_shapes(config: ModelConfig, annotation: int) -> Params:
         shapes["w_cov"] = (A,)
     if attention.normalize:
         shapes["g"] = ()
+    if attention.normalize_keys:
+        width = annotation if attention.score in ("dot", "general") else A
+        shapes |= {"gain_q": (width,), "gain_k": (width,)}
     if attention.scale == "learned":
         shapes["scale"] = ()
     if attention.window == "local_p":

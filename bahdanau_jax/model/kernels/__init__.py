@@ -53,7 +53,7 @@ KERNELS = {
         Kernel(
             name="fused_attention",
             replaces="score, softmax and context of one step",
-            when="score=additive, window=global, no coverage",
+            when="score=additive, window=global, no coverage, no normalize_keys",
             gain="not measured",
             measured_on="no accelerator yet; on a CPU it is interpreted",
             platforms=(),
