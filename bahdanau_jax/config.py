@@ -96,6 +96,8 @@ class ModelConfig:
     encoder: EncoderConfig = dataclasses.field(default_factory=EncoderConfig)
     decoder: DecoderConfig = dataclasses.field(default_factory=DecoderConfig)
     attention: AttentionConfig = dataclasses.field(default_factory=AttentionConfig)
+    reverse_source: bool = False  # the encoder reads the words from the last to the first; the end
+    # mark stays last, and positions are those of the sentence as it is written
     feeding: str = "none"  # what enters the next step beside the word, where query = current:
     # none | context (c_{i-1}) | attentional (Luong's input feeding)
     initial_state: str = "backward"  # backward (the paper) | final | mean | zero | layers

@@ -27,6 +27,7 @@ FREE = {
     "model.attention.normalize_keys",
     "model.attention.coverage",
     "model.attention.renormalize",
+    "model.reverse_source",
     "model.residual",
 }
 

@@ -47,15 +47,17 @@ class Encoder(nn.Module):
           noise: the randomness of dropout between layers and of states; None for none.
 
         Returns:
-          The annotations, `float32[S, B, C]`, zero at padding; the last states
-          [→h at the last real token ; ←h at the first], `float32[B, C]`; and, where
-          `initial_state` is `layers`, the forward direction's last state of each layer, the lowest
-          first, before a residual is added. Both directions would be twice as wide as the layer
-          that starts from them: shtoshni/g2p takes the forward one; nmt.hybrid has no other.
+          The annotations, `float32[S, B, C]`, zero at padding, in the order of `embedded` whatever
+          the order of reading; the last states [→h at the last token that is read ; ←h at the
+          first], `float32[B, C]`; and, where `initial_state` is `layers`, the forward direction's
+          last state of each layer, the lowest first, before a residual is added. Both directions
+          would be twice as wide as the layer that starts from them: shtoshni/g2p takes the forward
+          one; nmt.hybrid has no other.
         """
         real = mask[:, :, None]
         layers: tuple[CellState, ...] = ()
-        layer_input = annotations = embedded
+        order = reading_order(mask) if self.config.reverse_source else None
+        layer_input = annotations = embedded if order is None else permuted(embedded, order)
         for layer, cell in enumerate(self.forward):
             read = layer_input
             if layer > 0 and noise is not None:
@@ -72,7 +74,9 @@ class Encoder(nn.Module):
             layer_input = annotations
         if self.config.initial_state != "layers":
             layers = ()
-        return annotations, self._last_states(annotations, mask), layers
+        final = self._last_states(annotations, mask)
+        # The order is its own inverse.
+        return annotations if order is None else permuted(annotations, order), final, layers
 
     def _run(
         self,
@@ -96,6 +100,27 @@ class Encoder(nn.Module):
         last = jnp.maximum(mask.sum(0) - 1, 0)
         forward = annotations[last, jnp.arange(mask.shape[1]), :units]
         return jnp.concatenate([forward, annotations[0, :, units:]], axis=-1)
+
+
+def reading_order(mask: Array) -> Array:
+    """Returns where each word is read from: the last word first, and the end mark last.
+
+    Sutskever, Vinyals and Le 2014, section 3.3.
+
+    Args:
+      mask: `bool[S, B]`, True at real tokens, of which the last is the end mark.
+
+    Returns:
+      Positions, `int32[S, B]`; padding stays where it is.
+    """
+    position = jnp.arange(len(mask))[:, None]
+    words = mask.sum(0)[None, :] - 1
+    return jnp.where(position < words, words - 1 - position, position)
+
+
+def permuted(inputs: Array, order: Array) -> Array:
+    """Returns `float32[S, B, I]` whose row j is row `order[j]`, `int32[S, B]`, of the inputs."""
+    return jnp.take_along_axis(inputs, order[:, :, None], axis=0)
 
 
 def recur(

@@ -85,6 +85,10 @@ ORIGINS: dict[str, dict[Any, str]] = {
         "intermediate": "the conditional GRU of dl4mt and Nematus (Sennrich et al. 2017)",
         "current": f"{LUONG}, 3",
     },
+    "model.reverse_source": {
+        False: f"{PAPER}, 3.2: the words in their order",
+        True: f"Sutskever et al. 2014, 3.3; {LUONG}, 4.1",
+    },
     "model.feeding": {
         "none": OURS,
         "context": "GroundHog, the code of Bahdanau et al., and google/seq2seq: c_{i-1}",

@@ -185,8 +185,10 @@ def check_supported(config: ModelConfig) -> None:
         config.decoder.layers,
         config.layer_norm,
         config.tie_embeddings,
+        config.reverse_source,
     )
-    plain = ("gru", "additive", "previous", "global", "maxout", "backward", 1, 1, "none", "none")
+    plain = ("gru", "additive", "previous", "global", "maxout", "backward", 1, 1)
+    plain += ("none", "none", False)
     attention = config.attention
     if form != plain or attention.normalize or attention.normalize_keys or attention.bias:
         raise ValueError(f"only RNNsearch is written in PyTorch here, not {form}")

@@ -12,7 +12,7 @@ from reference_parameters import parameter_shapes, random_parameters
 
 from bahdanau_jax.config import EncoderConfig, ModelConfig
 from bahdanau_jax.model.cells import make_cell
-from bahdanau_jax.model.encoder import Encoder, recur
+from bahdanau_jax.model.encoder import Encoder, reading_order, recur
 
 SOURCE = np.array([[4, 5, 6, 7, 2, 0], [5, 2, 0, 0, 0, 0], [2, 0, 0, 0, 0, 0], [0] * 6])
 MASK = SOURCE > 0
@@ -29,6 +29,10 @@ FORMS: dict[str, dict[str, Any]] = {
         "gru_reset": "after",
         "layer_norm": "both",
     },
+}
+FORMS |= {
+    f"reversed {name}": {"reverse_source": True, **FORMS[name]}
+    for name in ("paper", "residual", "residual, one direction")
 }
 forms = pytest.mark.parametrize("name", FORMS)
 
@@ -129,6 +133,33 @@ def test_a_reversed_sentence_swaps_the_directions(name: str) -> None:
         n = mask.sum()
         expected = np.roll(annotations[row, :n][::-1], 4, axis=-1)  # 4 units a direction
         np.testing.assert_allclose(mirrored[row, :n], expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["paper", "residual, one direction"])
+def test_reversed_reading_is_reading_a_reversed_sentence(name: str) -> None:
+    reverse, turned = SOURCE.copy(), np.zeros_like(SOURCE)
+    for row, mask in enumerate(MASK):
+        words = max(mask.sum() - 1, 0)
+        reverse[row, :words] = SOURCE[row, :words][::-1]
+        turned[row] = [*reversed(range(words)), *range(words, SOURCE.shape[1])]
+    np.testing.assert_array_equal(reading_order(jnp.asarray(MASK.T)).T, turned)
+    annotations, final = case(f"reversed {name}")()
+    expected, last = case(name)(reverse)
+    np.testing.assert_array_equal(final, last)
+    for row in range(len(SOURCE)):
+        np.testing.assert_array_equal(annotations[row], expected[row, turned[row]])
+    plain, _ = case(name)()
+    assert np.all(np.abs(annotations - plain)[0, :5].max(-1) > 1e-4)
+
+
+def test_reversed_reading_sees_no_word_before_it() -> None:
+    name = "reversed residual, one direction"
+    annotations, _ = case(name)()
+    changed = SOURCE.copy()
+    changed[0, 1] = 3
+    other, _ = case(name)(changed)
+    np.testing.assert_array_equal(other[0, 2:4], annotations[0, 2:4])
+    assert np.all(np.abs(other - annotations)[0, [0, 1, 4]].max(-1) > 1e-4)
 
 
 def test_one_direction_sees_no_word_behind_it() -> None:

@@ -167,6 +167,19 @@ def test_the_decoders_layers_start_from_what_the_encoders_end_with() -> None:
         assert memory.all() and np.all(np.abs(hidden) < np.abs(np.tanh(memory)))
 
 
+def test_reversed_reading_by_hand() -> None:
+    config = small(reverse_source=True)
+    params = random_model(config)
+    annotations, last = reference.annotate(params, config, SOURCE[0])
+    forwards = dataclasses.replace(config, reverse_source=False)
+    other, same = reference.annotate(params, forwards, SOURCE[0, [2, 1, 0, 3]])
+    np.testing.assert_array_equal(annotations, other[[2, 1, 0, 3]])
+    np.testing.assert_array_equal(last[0], same[0])
+    np.testing.assert_array_equal(
+        reference.final_state(config, annotations), reference.final_state(forwards, other)
+    )
+
+
 def test_maxout_takes_the_larger_of_two_halves() -> None:
     params = {"U_o": np.array([[1.0, 0, 0, 0]]), "V_o": np.array([[0, 0, 0, 1.0]])}
     params |= {"C_o": np.array([[0, 0, 1.0, 0]]), "b_o": np.array([0, 1.0, 0, 0])}
@@ -219,6 +232,7 @@ VARIANTS = {
         "initial_state": "layers",
     },
     "normalised encoder": {"cell": "lstm", "layer_norm": "encoder"},
+    "reversed": {"reverse_source": True, "initial_state": "final"},
     "one embedding": {"tie_embeddings": "all"},
     "concat": {"attention": {"score": "concat"}},
     "identity": {"attention": {"score": "concat_identity"}},

@@ -77,6 +77,7 @@ def test_luongs_model_is_luongs_in_every_choice_that_the_fields_can_say():
         "data.pool": 0,  # the paper doesn't say
         "data.vocabulary.kind": "words",  # as in the other paper
         "model.forget_bias": 0,  # the paper doesn't say; its code has none
+        "model.reverse_source": False,
         "model.initial_state": "final",
         "model.tie_embeddings": "none",
         "model.layer_norm": "none",

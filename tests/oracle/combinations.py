@@ -37,6 +37,7 @@ GROUPS: tuple[dict[str, tuple], ...] = (
     },
     {
         "encoder.bidirectional": (True, False),
+        "reverse_source": BOTH,
         "initial_state": CHOICES["model.initial_state"],
     },
     {"encoder.layers": (1, 2), "decoder.layers": (1, 2), "residual": BOTH},

@@ -56,6 +56,8 @@ def annotate(params: Params, config: ModelConfig, source: np.ndarray):
     embedding = params["target_embedding" if shared else "source_embedding"]
     output = np.array([embedding[token] for token in source])
     output = output.reshape(len(source), config.embedding)
+    if config.reverse_source:  # Sutskever 2014: the words' order, not the end mark's place
+        output = np.concatenate([output[:-1][::-1], output[-1:]])
     for layer in range(config.encoder.layers):
         below = output
         output, last = recur(params["encoder"][f"forward_{layer}"], config, below)
@@ -65,6 +67,8 @@ def annotate(params: Params, config: ModelConfig, source: np.ndarray):
             output = np.concatenate([output, backward[::-1]], axis=1)
         if config.residual and layer > 0:
             output = output + below
+    if config.reverse_source:  # the annotation of a word stands where the word is written
+        output = np.concatenate([output[:-1][::-1], output[-1:]])
     return output, layers
 
 
@@ -98,13 +102,17 @@ def real_length(mask) -> int:
 
 
 def final_state(config: ModelConfig, annotations: np.ndarray) -> np.ndarray:
-    """Both directions' last states: [forward at the end ; backward at the start] -> [C]."""
+    """Both directions' last states: [forward at the end ; backward at the start] -> [C].
+
+    Reversed reading starts with the last word, before the end mark, which it ends with too.
+    """
     if len(annotations) == 0:
         return np.zeros(annotations.shape[1])
     if not config.encoder.bidirectional:
         return annotations[-1]
     H = config.encoder.units
-    return np.concatenate([annotations[-1, :H], annotations[0, H:]])
+    start = max(len(annotations) - 2, 0) if config.reverse_source else 0
+    return np.concatenate([annotations[-1, :H], annotations[start, H:]])
 
 
 def initial_state(
