@@ -73,9 +73,11 @@ class AttentionConfig:
 
     score: str = "additive"  # how the query is compared with each annotation
     units: int = 128  # A, hidden size of the alignment model
-    scale: str = "none"  # of products: none | sqrt (of the product's length) | learned
-    bias: bool = False  # + b inside the score's tanh
+    scale: str = "none"  # what products are divided by: none | sqrt (of their length) | linear
+    # (their length), or multiplied by: learned
+    bias: bool = False  # + b inside the score's tanh; projected: + b on the query
     normalize: bool = False  # g v / |v| in place of v_a
+    normalize_keys: bool = False  # layer norm of query and keys, each after its matrix
     coverage: bool = False  # the sum of past weights enters the score's tanh
     window: str = "global"  # global | local_m | local_p
     half_width: int = 10  # positions on each side of a local window's centre
@@ -89,20 +91,25 @@ class ModelConfig:
 
     cell: str = "gru"  # gru | lstm
     gru_reset: str = "before"  # before (Cho 2014, the paper) | after (cuDNN, PyTorch)
+    forget_bias: int = 0  # lstm: 0 | 1, a constant in the forget gate beside its learnt bias
     embedding: int = 128  # size of a word's vector, both sides
     encoder: EncoderConfig = dataclasses.field(default_factory=EncoderConfig)
     decoder: DecoderConfig = dataclasses.field(default_factory=DecoderConfig)
     attention: AttentionConfig = dataclasses.field(default_factory=AttentionConfig)
+    reverse_source: bool = False  # the encoder reads the words from the last to the first; the end
+    # mark stays last, and positions are those of the sentence as it is written
     feeding: str = "none"  # what enters the next step beside the word, where query = current:
     # none | context (c_{i-1}) | attentional (Luong's input feeding)
-    initial_state: str = "backward"  # backward (the paper) | final | mean | zero
+    initial_state: str = "backward"  # backward (the paper) | final | mean | zero | layers
+    # layers: each decoder layer starts from the encoder layer of its number, memory included
     readout: str = "maxout"  # maxout (the paper) | tanh (of a sum) | attentional (Luong) | linear
     readout_parts: str = "state_word_context"  # what tanh sums up:
     # state_word_context | state_word | state_context | state
     readout_units: int = 128  # size of the readout vector (maxout: after pairs are reduced)
-    tie_embeddings: bool = False  # W_o is the target embedding transposed
+    tie_embeddings: str = "none"  # what is one matrix with the target embedding:
+    # none | output (W_o, transposed) | all (W_o and the source embedding)
     residual: bool = False  # layers above the first add their input to their output
-    layer_norm: bool = False  # normalise each projection inside the recurrent cells
+    layer_norm: str = "none"  # of the products inside the cells: none | encoder | decoder | both
     initialization: str = "glorot"  # glorot | paper (Bahdanau 2014, B.1) | uniform (Luong 2015)
     kernels: str = "auto"  # auto (where measured on this kind of device) | reference (none)
 
@@ -116,6 +123,10 @@ class ModelConfig:
         """The size of what `feeding` hands to the next step; 0 for nothing."""
         fed = {"none": 0, "context": self.annotation_units, "attentional": self.readout_units}
         return fed[self.feeding]
+
+    def normalises(self, side: str) -> bool:
+        """Returns whether the cells of `encoder` or `decoder` have layer normalisation."""
+        return self.layer_norm in (side, "both")
 
     def reads(self, part: str) -> bool:
         """Returns whether the tanh readout reads state, word or context."""

@@ -38,6 +38,10 @@ def ineffective(config: Config) -> dict[str, str]:
         "data.vocabulary.target_kind": (not data.vocabulary.joint, joint),
         "data.vocabulary.target_size": (not data.vocabulary.joint, joint),
         "model.gru_reset": (model.cell == "gru", f"model.cell={model.cell} has no reset gate"),
+        "model.forget_bias": (
+            model.cell == "lstm",
+            f"model.cell={model.cell} has no forget gate; use lstm",
+        ),
         "model.attention.half_width": (
             attention.window != "global",
             "model.attention.window=global has no bounds; use local_m or local_p",

@@ -48,6 +48,15 @@ FORMER = {
     "model.input_feeding": Former(
         "model.feeding", ((False, "none"), (True, "attentional")), "it must be true or false"
     ),
+    "model.layer_norm": Former(
+        "model.layer_norm",
+        ((False, "none"),),
+        "its statistics ran over gates and proposal together, which no value computes any more; "
+        "train anew with encoder, decoder or both",
+    ),
+    "model.tie_embeddings": Former(
+        "model.tie_embeddings", ((False, "none"), (True, "output")), "it must be true or false"
+    ),
 }
 
 

@@ -18,19 +18,24 @@ class Score(NamedTuple):
 
 SCORES = {
     "additive": Score(
-        ("units", "bias", "normalize", "coverage", "window"),
+        ("units", "bias", "normalize", "normalize_keys", "coverage", "window"),
         "Bahdanau et al. 2014, A.1.2: v_aᵀ tanh(W_a s_{i-1} + U_a h_j)",
     ),
-    "dot": Score(("scale", "window"), "Luong et al. 2015, Equation 8: sᵀ h"),
-    "general": Score(("scale", "window"), "Luong et al. 2015, Equation 8: sᵀ W_a h"),
+    "dot": Score(("scale", "normalize_keys", "window"), "Luong et al. 2015, Equation 8: sᵀ h"),
+    "general": Score(
+        ("scale", "normalize_keys", "window"), "Luong et al. 2015, Equation 8: sᵀ W_a h"
+    ),
     "concat": Score(
-        ("units", "bias", "normalize", "window"),
+        ("units", "bias", "normalize", "normalize_keys", "window"),
         "Luong et al. 2015, Equation 8: v_aᵀ tanh(W_a [s ; h])",
     ),
     "concat_identity": Score(
         ("window",), "Luong's code: concat with its part on h fixed to the identity"
     ),
-    "projected": Score(("units", "scale", "window"), "Britz et al. 2017: (W_a s)ᵀ (U_a h)"),
+    "projected": Score(
+        ("units", "scale", "bias", "normalize_keys", "window"),
+        "Britz et al. 2017: (W_a s)ᵀ (U_a h)",
+    ),
     "uniform": Score((), "this project: a control, the mean of the annotations"),
     "fixed": Score(
         (), "Bahdanau et al. 2014, 2.1 and 4.2 (RNNencdec): one vector for the sentence"
@@ -52,13 +57,15 @@ CHOICES = {
     "model.cell": ("gru", "lstm"),
     "model.gru_reset": ("before", "after"),
     "model.attention.score": tuple(SCORES),
-    "model.attention.scale": ("none", "sqrt", "learned"),
+    "model.attention.scale": ("none", "sqrt", "linear", "learned"),
     "model.attention.window": ("global", "local_m", "local_p"),
     "model.attention.query": ("previous", "intermediate", "current"),
     "model.feeding": ("none", "context", "attentional"),
-    "model.initial_state": ("backward", "final", "mean", "zero"),
+    "model.initial_state": ("backward", "final", "mean", "zero", "layers"),
     "model.readout": ("maxout", "tanh", "attentional", "linear"),
     "model.readout_parts": ("state_word_context", "state_word", "state_context", "state"),
+    "model.tie_embeddings": ("none", "output", "all"),
+    "model.layer_norm": ("none", "encoder", "decoder", "both"),
     "model.initialization": ("glorot", "paper", "uniform"),
     "model.kernels": ("auto", "reference"),
     "train.precision": ("float32", "tf32", "default", "bfloat16_storage", "bfloat16"),
@@ -83,6 +90,7 @@ RANGES = {
     "data.seed": (0, 2**63),
     "data.vocabulary.size": (0, None),
     "data.vocabulary.target_size": (0, None),
+    "model.forget_bias": (0, 2),
     "model.embedding": (1, None),
     "model.encoder.units": (1, None),
     "model.encoder.layers": (1, 1000),
@@ -201,13 +209,20 @@ def _check_model(model: ModelConfig) -> None:
         f"model.attention.scale={attention.scale} applies to products; with "
         f"model.attention.score={attention.score} set it to none",
     )
-    for option in ("bias", "normalize"):
+    for option in ("bias", "normalize", "normalize_keys"):
         _refuse(
             getattr(attention, option) and option not in options,
             f"model.attention.{option} belongs to the scores "
             + " and ".join(name for name, score in SCORES.items() if option in score.options)
             + f", not to {attention.score}; set it to false",
         )
+    whole = attention.score in ("dot", "general")  # query and annotation as they are
+    _refuse(
+        attention.normalize_keys and (width if whole else attention.units) == 1,
+        "model.attention.normalize_keys takes from each number the mean of all that the score "
+        "compares, and there is only one; raise "
+        + ("model.encoder.units" if whole else "model.attention.units"),
+    )
     _refuse(
         attention.normalize and model.initialization == "paper",
         "model.attention.normalize divides v_a by its norm, and model.initialization=paper starts "
@@ -257,11 +272,29 @@ def _check_model(model: ModelConfig) -> None:
         "model.encoder.bidirectional=false leaves out; use final, mean or zero",
     )
     _refuse(
-        model.tie_embeddings and model.readout_size != model.embedding,
-        f"model.tie_embeddings uses the target embedding ({model.embedding}) as output layer, so "
-        f"the readout must have that size too; it has {model.readout_size}: change "
-        "model.embedding or " + _readout_field(model),
+        model.initial_state == "layers" and model.encoder.layers != model.decoder.layers,
+        "model.initial_state=layers starts each decoder layer from the encoder layer of its "
+        f"number, but model.encoder.layers is {model.encoder.layers} and model.decoder.layers is "
+        f"{model.decoder.layers}; make them equal, or use final",
     )
+    _refuse(
+        model.initial_state == "layers" and model.encoder.units != model.decoder.units,
+        "model.initial_state=layers copies the states of the encoder's forward direction, so both "
+        f"sides need one size; model.encoder.units is {model.encoder.units} and "
+        f"model.decoder.units is {model.decoder.units}: make them equal, or use final",
+    )
+    _refuse(
+        model.tie_embeddings != "none" and model.readout_size != model.embedding,
+        f"model.tie_embeddings={model.tie_embeddings} uses the target embedding "
+        f"({model.embedding}) as output layer, so the readout must have that size too; it has "
+        f"{model.readout_size}: change model.embedding or {_readout_field(model)}",
+    )
+    for side, units in (("encoder", model.encoder.units), ("decoder", model.decoder.units)):
+        _refuse(
+            model.normalises(side) and units == 1,
+            f"model.layer_norm={model.layer_norm} takes the mean over a layer's units from each, "
+            f"which leaves nothing of one; raise model.{side}.units or leave the {side} out",
+        )
     _refuse(
         model.residual and max(model.encoder.layers, model.decoder.layers) == 1,
         "model.residual adds a layer's input to its output from the second layer on; there is "
@@ -270,6 +303,11 @@ def _check_model(model: ModelConfig) -> None:
     _refuse(
         model.cell == "lstm" and model.gru_reset != "before",
         "model.gru_reset has no meaning with model.cell=lstm; leave it at before",
+    )
+    _refuse(
+        model.cell == "gru" and model.forget_bias != 0,
+        f"model.forget_bias={model.forget_bias} is added to a forget gate, which model.cell=gru "
+        "hasn't; set it to 0 or use lstm",
     )
 
 
@@ -290,6 +328,11 @@ def _check_vocabulary(config: Config) -> None:
             f"a vocabulary of {size} entries has no room beside its 4 special ones; give 0 or "
             "more than 4",
         )
+    _refuse(
+        config.model.tie_embeddings == "all" and not vocabulary.joint,
+        "model.tie_embeddings=all has one embedding for both sides, so they need one vocabulary; "
+        "set data.vocabulary.joint=true or model.tie_embeddings=output",
+    )
     _refuse(
         vocabulary.joint and vocabulary.of_target != vocabulary.kind,
         "data.vocabulary.joint makes one vocabulary of both sides; leave "

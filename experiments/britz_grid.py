@@ -24,7 +24,8 @@ original says                        field                               where
 LSTM                                 model.cell = lstm                   nmt_large.yml
 the step's own output queries        model.attention.query = current     attention_decoder.py:117
 the context enters the next step     model.feeding = context             attention_decoder.py:156
-projections with biases, additive    model.attention.bias                attention.py:100
+projections with biases              model.attention.bias                attention.py:100
+forget gates begin with a bias of 1  model.forget_bias = 1               LSTMCell
 tanh of state and context            model.readout = tanh                attention_decoder.py:128
 as wide as the state                 model.readout_units                 attention_decoder.py:130
 no state from the encoder            model.initial_state = zero          nmt_large.yml
@@ -39,8 +40,9 @@ What still differs:
   million steps with 512 units, two layers of encoder and four of decoder. Here there is one of
   each, so that no dropout acts between layers.
 - The original's dropout acts on the context that is fed, too.
-- Its multiplicative score has biases of both projections (attention.py:100).
-- The forget gate begins with a bias of 1 (LSTMCell), the encoder in U(-0.04, 0.04).
+- Its keys have a bias in the multiplicative score too (attention.py:100), which adds the same to
+  every position's energy and so changes no weight.
+- The encoder begins in U(-0.04, 0.04).
 - The gradient of embeddings is clipped to a norm of 0.1 a matrix (seq2seq_model.py:63).
 - Its pieces are tokenised text's.
 """
@@ -58,12 +60,12 @@ SWEEPS = {
         {
             "model.attention.score": "projected",
             "model.attention.scale": "none",
-            "model.attention.bias": False,
+            "model.attention.bias": True,
         },
         {
             "model.attention.score": "projected",
             "model.attention.scale": "sqrt",
-            "model.attention.bias": False,
+            "model.attention.bias": True,
         },
     ],
     "units": {"model.attention.units": [128, 256, 512, 1024]},
@@ -74,6 +76,7 @@ def get_config() -> Config:
     config = multi30k.get_config()
     model, train = config.model, config.train
     model.cell = "lstm"
+    model.forget_bias = 1
     model.embedding = 128
     model.encoder.units = 128
     model.decoder.units = 256

@@ -22,7 +22,8 @@ tanh over 512 with a bias            model.attention.units, .bias        nmtpy/l
 tanh(W_s mean of h)                  model.initial_state = mean          attention.py:419
 tanh of state, word and context      model.readout = tanh                attention.py:449
 of the embedding's size              model.readout_units = 128           attention.py:362
-untied                               model.tie_embeddings = false        conf:14
+untied                               model.tie_embeddings = none         conf:14
+layers normalised in the encoder     model.layer_norm = encoder          attention.py:356
 dropout 0.3, 0.5, 0.5                train.dropout                       conf:18
 Adam at 4e-4, 32 sentences           train.learning_rate, .batch_size    conf:26
 the mean over sentences of sums      train.normalize = sentences         basemodel.py:168
@@ -35,8 +36,8 @@ up to 3 times the source             decode.max_length_ratio = 3         attenti
 attention.py and basemodel.py lie in nmtpy/models.
 
 What still differs:
-- The original normalises layers in the encoder alone (attention.py:356), with the statistics of
-  gates and proposal apart and biases of their own (layers.py:70). Here every cell is normalised.
+- Its layer normalisation has a bias inside each term (layers.py:61), and here the one bias of the
+  cell lies outside.
 - It drops no component of target embeddings (attention.py:429). Here both sides' are dropped.
 - Its joint merges make two vocabularies. Here one vocabulary serves both sides.
 - Its batches have targets of one length (conf:16). Here they share a padded shape.
@@ -67,7 +68,7 @@ def get_config() -> Config:
     model.initial_state = "mean"
     model.readout = "tanh"
     model.readout_units = 128
-    model.layer_norm = True
+    model.layer_norm = "encoder"
 
     train.epochs = 100
     train.batch_size = 32

@@ -18,6 +18,8 @@ original says                        field                               where
 general, window of 10 a side         model.attention.score, .half_width  3.1, 3.2
 weights times a Gaussian, as is      model.attention.renormalize = false trainLSTM.m:102
 the step's own state queries         model.attention.query = current     3
+the source in reverse                model.reverse_source = true         4.1
+each layer's last state and memory   model.initial_state = layers        3.3, Figure 4
 h of the step before is fed          model.feeding = attentional         3.3; trainLSTM.m:436
 U(-0.1, 0.1)                         model.initialization = uniform      4.1; trainLSTM.m:31
 SGD at 1, 12 epochs                  train.optimizer = sgd               4.1
@@ -29,10 +31,7 @@ dropout 0.2 on every layer's input   train.dropout.embedding, .layers    layers/
 beam of 12, ratios 0.5 and 1.5       decode.beam_size                    trainLSTM.m:74, 128
 
 What still differs:
-- The paper reads the source in reverse (4.1).
-- It hands the last state and memory of each encoder layer to the decoder layer of the same number.
-  Here every decoder layer starts from tanh(W_s h), where h is the last state of the top layer.
-- Its cells have no biases, nor has its output layer (trainLSTM.m:427, 510).
+- The paper's cells have no biases, nor has its output layer (trainLSTM.m:427, 510).
 - Its dropout acts on what is fed, too (layers/lstmUnitForward.m:33).
 - The norm that it clips leaves out the embeddings' gradient, which is scaled alike
   (trainLSTM.m:324). Cells are clipped at 50, and their gradient at 1000 (trainLSTM.m:50).
@@ -69,7 +68,8 @@ def get_config() -> Config:
     model.attention.half_width = 10
     model.attention.renormalize = False
     model.feeding = "attentional"
-    model.initial_state = "final"
+    model.initial_state = "layers"
+    model.reverse_source = True
     model.readout = "attentional"
     model.readout_units = 1000
     model.initialization = "uniform"

@@ -17,7 +17,9 @@ embeddings of 512                    model.embedding = 512               g2p.py:
 tanh over 64, with a bias            model.attention.units, .bias        attn_decoder.py:47, 68
 the step's own output queries        model.attention.query = current     attn_decoder.py:99
 the context enters the next step     model.feeding = context             attn_decoder.py:121
-the encoder's last states            model.initial_state = final         encoder.py:87, 130
+the source in reverse                model.reverse_source = true         seq2seq_model.py:224
+each layer's last forward states     model.initial_state = layers        encoder.py:87, 130
+forget gates begin with a bias of 1  model.forget_bias = 1               BasicLSTMCell
 dropout 0.2 on every layer's output  train.dropout.layers, .annotations, encoder.py:49,
                                      .readout = 0.2                      decoder.py:68
 Adam at 1e-3, 256 words              train.learning_rate, .batch_size    g2p.py:41, 50
@@ -27,15 +29,12 @@ norm up to 5                         train.clip_norm = 5                 g2p.py:
 greedy                               decode.beam_size = 1                g2p.py:355
 
 What still differs:
-- The source is read in reverse (seq2seq_model.py:224).
-- Each decoder layer takes the forward direction's last state and memory of the encoder layer of its
-  height, as they are (encoder.py:87). Here each starts from tanh(W_s [h_S ; h_1]) of the top layer.
 - The top state is projected to the words first. This projection queries, and a second one of it and
   the context is the output (decoder.py:78, attn_decoder.py:101). Here a tanh of state and context
   lies before the output.
 - Word and context are projected to 512 together before the cell reads them (attn_decoder.py:121).
-- The forget gate begins with a bias of 1 (BasicLSTMCell). Embeddings begin in U(-1, 1), the encoder
-  in U(-0.075, 0.075) (encoder.py:73, 112); here as model.initialization=glorot says.
+- Embeddings begin in U(-1, 1), the encoder in U(-0.075, 0.075) (encoder.py:73, 112); here as
+  model.initialization=glorot says.
 - A word's loss is divided by its own length, then by the number of words (seq2seq_model.py:142).
 - The rate falls where an epoch's training loss is above those of the three before. Here it falls
   after the third evaluation without a better WER. The checkpoint is chosen by the mean WER of three
@@ -59,7 +58,9 @@ def get_config() -> Config:
     model.attention.units = 64
     model.attention.bias = True
     model.feeding = "context"
-    model.initial_state = "final"
+    model.initial_state = "layers"
+    model.forget_bias = 1
+    model.reverse_source = True
     model.readout = "tanh"
     model.readout_parts = "state_context"
     model.readout_units = 512

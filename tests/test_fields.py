@@ -154,6 +154,21 @@ def test_a_field_that_has_another_name_today_is_read_from_older_runs(written, to
     assert recorded["model"]["input_feeding"] == written
 
 
+def test_a_field_that_was_a_switch_is_read_from_older_runs_where_it_means_the_same():
+    recorded = to_dict(Config())
+    recorded["model"]["layer_norm"] = recorded["model"]["tie_embeddings"] = False
+    assert from_json(json.dumps(recorded)) == Config()
+    assert differences(recorded, Config()) == {}
+    recorded["model"]["tie_embeddings"], tied = True, Config()
+    tied.model.tie_embeddings = "output"
+    assert from_json(json.dumps(recorded)) == tied
+    assert differences(recorded, Config()) == {"model.tie_embeddings": ["output", "none"]}
+    recorded["model"]["layer_norm"] = True
+    with pytest.raises(InputError, match=r"layer_norm is True, but .*statistics.*train anew") as e:
+        from_json(json.dumps(recorded))
+    assert "\n" not in str(e.value)
+
+
 def test_a_value_that_an_older_run_cannot_have_written_is_refused():
     with pytest.raises(InputError, match=r"model\.input_feeding is 1, but .*true or false"):
         from_json('{"model": {"input_feeding": 1}}')

@@ -24,11 +24,11 @@ FREE = {
     "model.encoder.bidirectional",
     "model.attention.bias",
     "model.attention.normalize",
+    "model.attention.normalize_keys",
     "model.attention.coverage",
     "model.attention.renormalize",
-    "model.tie_embeddings",
+    "model.reverse_source",
     "model.residual",
-    "model.layer_norm",
 }
 
 FEEDING = {"model.attention.query": "current", "model.readout": "attentional"}
@@ -69,6 +69,23 @@ REFUSED = [
         {"model.attention.score": "projected", "model.attention.normalize": True},
         ["model.attention.normalize", "projected", "false"],
         [{"model.attention.normalize": False}],
+    ),
+    (
+        {"model.attention.score": "concat_identity", "model.attention.normalize_keys": True},
+        ["model.attention.normalize_keys", "concat_identity", "additive and dot", "false"],
+        [{"model.attention.normalize_keys": False}, {"model.attention.score": "general"}],
+    ),
+    (
+        {"model.attention.normalize_keys": True, "model.attention.units": 1},
+        ["model.attention.normalize_keys", "only one", "raise model.attention.units"],
+        [{"model.attention.units": 2}],
+    ),
+    (
+        {"model.attention.normalize_keys": True, "model.attention.score": "general"}
+        | {"model.encoder.units": 1, "model.encoder.bidirectional": False}
+        | {"model.initial_state": "final"},
+        ["model.attention.normalize_keys", "only one", "raise model.encoder.units"],
+        [{"model.encoder.units": 2}],
     ),
     (
         {"model.attention.normalize": True, "model.initialization": "paper"},
@@ -131,14 +148,45 @@ REFUSED = [
         [{"model.initial_state": name} for name in ("final", "mean", "zero")],
     ),
     (
-        {"model.tie_embeddings": True, "model.embedding": 100},
+        {"model.initial_state": "layers", "model.decoder.layers": 2},
+        ["model.initial_state=layers", "model.encoder.layers is 1", "model.decoder.layers is 2"],
+        [
+            {"model.encoder.layers": 2},
+            {"model.decoder.layers": 1},
+            {"model.initial_state": "final"},
+        ],
+    ),
+    (
+        {"model.initial_state": "layers", "model.decoder.units": 100},
+        ["model.initial_state=layers", "model.encoder.units is 256", "model.decoder.units is 100"],
+        [
+            {"model.encoder.units": 100},
+            {"model.decoder.units": 256},
+            {"model.initial_state": "final"},
+        ],
+    ),
+    (
+        {"model.tie_embeddings": "output", "model.embedding": 100},
         ["model.tie_embeddings", "(100)", "128", "model.embedding", "model.readout_units"],
         [{"model.embedding": 128}, {"model.readout_units": 100}],
     ),
     (
-        {"model.tie_embeddings": True, "model.readout": "linear"},
-        ["model.tie_embeddings", "(128)", "256", "model.embedding", "model.decoder.units"],
+        {"model.tie_embeddings": "output", "model.readout": "linear"},
+        ["model.tie_embeddings=output", "(128)", "256", "model.embedding", "model.decoder.units"],
         [{"model.embedding": 256}, {"model.decoder.units": 128}],
+    ),
+    *(
+        (
+            {"model.layer_norm": value, f"model.{side}.units": 1},
+            [f"model.layer_norm={value}", f"model.{side}.units", f"leave the {side} out"],
+            [{f"model.{side}.units": 2}, {"model.layer_norm": other}],
+        )
+        for value, side, other in (
+            ("both", "encoder", "decoder"),
+            ("both", "decoder", "encoder"),
+            ("encoder", "encoder", "none"),
+            ("decoder", "decoder", "none"),
+        )
     ),
     (
         {"model.residual": True},
@@ -149,6 +197,11 @@ REFUSED = [
         {"model.cell": "lstm", "model.gru_reset": "after"},
         ["model.gru_reset", "model.cell=lstm", "before"],
         [{"model.gru_reset": "before"}],
+    ),
+    (
+        {"model.forget_bias": 1},
+        ["model.forget_bias=1", "model.cell=gru", "set it to 0"],
+        [{"model.forget_bias": 0}, {"model.cell": "lstm"}],
     ),
     (
         {"data.source": ""},
@@ -175,6 +228,11 @@ REFUSED = [
         {"data.vocabulary.target_size": 3},
         ["vocabulary of 3 entries", "more than 4"],
         [{"data.vocabulary.target_size": 0}, {"data.vocabulary.target_size": 5}],
+    ),
+    (
+        {"model.tie_embeddings": "all"},
+        ["model.tie_embeddings=all", "data.vocabulary.joint=true", "model.tie_embeddings=output"],
+        [{"data.vocabulary.joint": True}, {"model.tie_embeddings": "output"}],
     ),
     (
         {"data.vocabulary.joint": True, "data.vocabulary.target_kind": "words"},

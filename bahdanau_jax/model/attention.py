@@ -12,6 +12,7 @@ from jax import Array
 
 from bahdanau_jax.config import AttentionConfig
 from bahdanau_jax.model import equations, kernels
+from bahdanau_jax.model.cells import CellState
 from bahdanau_jax.model.initialization import Initialization, initialization
 from bahdanau_jax.model.scores import score_class
 
@@ -23,11 +24,15 @@ class Memory(NamedTuple):
     keys: Array  # the part of the score that depends on h_j alone, float32[B, S, A]
     mask: Array  # bool[B, S], True at real tokens
     final: Array  # [→h_S ; ←h_1], the encoder's last states, float32[B, C]
+    # Where the decoder starts from them: →h_S of each encoder layer, float32[B, H], with an LSTM's
+    # memory; without what `residual` adds.
+    layers: tuple[CellState, ...] = ()
 
 
 def fused_kernel_covers(config: AttentionConfig) -> bool:
     """Returns whether `kernels.fused_attention` computes this attention."""
-    return config.score == "additive" and config.window == "global" and not config.coverage
+    plain = not (config.coverage or config.normalize_keys)
+    return config.score == "additive" and config.window == "global" and plain
 
 
 class Attention(nn.Module):
@@ -87,7 +92,7 @@ class Attention(nn.Module):
             # Imported here: Pallas is slow to import, and few use it.
             from bahdanau_jax.model.kernels.fused_attention import fused_attention
 
-            W_a, v_a, _ = self.score.weights()
+            W_a, v_a, *_ = self.score.weights()
             assert W_a is not None and v_a is not None  # the score is additive
             return fused_attention(query @ W_a, memory.keys, v_a, memory.annotations, memory.mask)
         energies = self.score(query, memory.keys, coverage)

@@ -6,6 +6,7 @@ depend on the recurrence is computed by `project` for all steps at once, outside
 state `float32[B, H]`; the LSTM's second is its memory.
 """
 
+import functools
 from typing import TypeAlias
 
 import flax.linen as nn
@@ -26,7 +27,9 @@ class RecurrentCell(nn.Module):
       units: H.
       inputs: size of the input x.
       context: size of a second input that is known only inside the loop; 0 for none.
-      layer_norm: normalise each projection (Ba, Kiros, Hinton 2016, section 3.1).
+      layer_norm: normalise the input's, the state's and the context's terms, each for itself (Ba,
+        Kiros and Hinton 2016, supplement). The gates of `TOGETHER` share their statistics, and a
+        GRU's proposal has its own.
       initialize: the distributions of the parameters.
     """
 
@@ -37,6 +40,7 @@ class RecurrentCell(nn.Module):
     initialize: Initialization
 
     GATES = 0
+    TOGETHER = 0  # the first of them, normalised as one vector
 
     def setup(self):
         """Declares W (input), U (recurrence), C (context), b, and the gains of the norms."""
@@ -65,8 +69,12 @@ class RecurrentCell(nn.Module):
         """
         projected = x @ self.W
         if self.layer_norm:
-            projected = equations.layer_norm(projected, self.gain_W)
-        return projected + jnp.broadcast_to(self.b, projected.shape)
+            projected = self._normalised(projected, self.gain_W)
+        return projected + jnp.broadcast_to(self.bias(), projected.shape)
+
+    def bias(self) -> Array:
+        """Returns what is added to every gate whatever the inputs are: b, `float32[gates * H]`."""
+        return self.b
 
     def initial_state(self, hidden: Array) -> CellState:
         """Returns the state that starts from `hidden`, `float32[B, H]`."""
@@ -77,7 +85,7 @@ class RecurrentCell(nn.Module):
         if context is None:
             return projected
         added = context @ self.C
-        return projected + (equations.layer_norm(added, self.gain_C) if self.layer_norm else added)
+        return projected + (self._normalised(added, self.gain_C) if self.layer_norm else added)
 
     def _read(self, hidden: Array, kept: Array | None) -> Array:
         """Returns the state as the recurrence reads it: under dropout, times `kept`."""
@@ -87,7 +95,16 @@ class RecurrentCell(nn.Module):
         """Returns the state's part of gates `first` to `last`: `float32[B, (last - first) * H]`."""
         columns = slice(first * self.units, last * self.units)
         product = state @ self.U[:, columns]
-        return equations.layer_norm(product, self.gain_U[columns]) if self.layer_norm else product
+        return self._normalised(product, self.gain_U[columns]) if self.layer_norm else product
+
+    def _normalised(self, terms: Array, gain: Array) -> Array:
+        """Normalises what one input adds to gates, to the proposal, or to both side by side."""
+        width = self.TOGETHER * self.units
+        if terms.shape[-1] <= width:
+            return equations.layer_norm(terms, gain)
+        parts = jnp.split(terms, [width], axis=-1), jnp.split(gain, [width])
+        normalised = [equations.layer_norm(*part) for part in zip(*parts, strict=True)]
+        return jnp.concatenate(normalised, axis=-1)
 
 
 class GRUBefore(RecurrentCell):
@@ -96,7 +113,7 @@ class GRUBefore(RecurrentCell):
     Bahdanau et al. 2014, appendix A.1.1 and A.2.2.
     """
 
-    GATES = 3
+    GATES, TOGETHER = 3, 2
 
     def __call__(
         self,
@@ -130,7 +147,7 @@ class GRUBefore(RecurrentCell):
 class GRUAfter(RecurrentCell):
     """The GRU of cuDNN, PyTorch and Flax: the reset gate acts after the recurrent product."""
 
-    GATES = 3
+    GATES, TOGETHER = 3, 2
 
     def setup(self):
         """Declares a bias inside the reset gate's product beside the shared parameters."""
@@ -157,9 +174,32 @@ class GRUAfter(RecurrentCell):
 
 
 class LSTM(RecurrentCell):
-    """The LSTM without peepholes; gates in the order input, forget, proposal, output."""
+    """The LSTM without peepholes; gates in the order input, forget, proposal, output.
 
-    GATES = 4
+    Attributes:
+      forget_bias: a constant in the forget gate, as in TensorFlow's cells, so that b starts as it
+        does in the other gates and yet the memory is kept from the start (Jozefowicz et al. 2015,
+        section 2.2).
+    """
+
+    forget_bias: int = 0
+
+    GATES = TOGETHER = 4
+
+    def setup(self):
+        """Declares the gain and the bias of the memory's norm beside the shared parameters."""
+        super().setup()
+        self.gain_m = self.b_m = None
+        if self.layer_norm:
+            self.gain_m = self.param("gain_m", nn.initializers.ones, (self.units,))
+            self.b_m = self.param("b_m", self.initialize.bias, (self.units,))
+
+    def bias(self) -> Array:
+        """Returns b, and in the forget gate b + `forget_bias`, `float32[4H]`."""
+        if self.forget_bias == 0:
+            return self.b
+        in_forget_gate = jnp.arange(4 * self.units) // self.units == 1
+        return self.b + jnp.where(in_forget_gate, self.forget_bias, 0).astype(self.b.dtype)
 
     def initial_state(self, hidden: Array) -> CellState:
         """Returns (hidden, memory of zeros), each `float32[B, H]`."""
@@ -176,26 +216,29 @@ class LSTM(RecurrentCell):
         hidden, memory = state
         recurrent = self._recurrent(self._read(hidden, kept), 0, 4)
         gates = self._inputs(projected, context) + recurrent
-        return equations.lstm(memory, gates)
+        return equations.lstm(memory, gates, self.gain_m, self.b_m)
 
 
-def make_cell(config: ModelConfig, units: int, inputs: int, *, context: int = 0) -> RecurrentCell:
+def make_cell(
+    config: ModelConfig, side: str, units: int, inputs: int, *, context: int = 0
+) -> RecurrentCell:
     """Returns the cell that `config` names.
 
     Args:
-      config: `cell`, `gru_reset`, `layer_norm` and `initialization` are read.
+      config: `cell`, `gru_reset`, `forget_bias`, `layer_norm` and `initialization` are read.
+      side: encoder | decoder.
       units: H.
       inputs: size of the input.
       context: size of the second input, inside the loop; 0 for none.
     """
     if config.cell == "lstm":
-        kind = LSTM
+        kind = functools.partial(LSTM, forget_bias=config.forget_bias)
     else:
         kind = GRUBefore if config.gru_reset == "before" else GRUAfter
     return kind(
         units=units,
         inputs=inputs,
         context=context,
-        layer_norm=config.layer_norm,
+        layer_norm=config.normalises(side),
         initialize=initialization(config.initialization),
     )

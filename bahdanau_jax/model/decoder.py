@@ -4,6 +4,7 @@ Bahdanau et al. 2014, section 3.1 and appendix A.2.2; Luong et al. 2015, section
 the query says which: previous (Bahdanau), intermediate (conditional GRU), current (Luong).
 """
 
+import functools
 from typing import Any, NamedTuple
 
 import flax.linen as nn
@@ -61,16 +62,16 @@ class AttentionCell(nn.Module):
         units, context = config.decoder.units, config.annotation_units
         init = initialization(config.initialization)
         self.attention = Attention(config.attention, units, context, init, config.kernels)
+        make = functools.partial(make_cell, config, "decoder", units)
         match config.attention.query:
             case "previous":
-                lowest = make_cell(config, units, config.embedding, context=context)
+                lowest = make(config.embedding, context=context)
             case "intermediate":
-                self.transition = make_cell(config, units, config.embedding)
-                lowest = make_cell(config, units, context)
+                self.transition = make(config.embedding)
+                lowest = make(context)
             case _:
-                lowest = make_cell(config, units, config.embedding, context=config.fed_units)
-        upper = [make_cell(config, units, units) for _ in range(config.decoder.layers - 1)]
-        self.cell = [lowest, *upper]
+                lowest = make(config.embedding, context=config.fed_units)
+        self.cell = [lowest, *(make(units) for _ in range(config.decoder.layers - 1))]
         if config.readout == "attentional":
             rows = context + units
             self.W_c = self.param("W_c", init.kernel, (rows, config.readout_units))
@@ -163,10 +164,10 @@ class Decoder(nn.Module):
     config: ModelConfig
 
     def setup(self):
-        """Declares the cell, and W_s of each layer unless the initial state is zero."""
+        """Declares the cell, and W_s of each layer unless the initial state is zero or copied."""
         config = self.config
         self.attention_cell = AttentionCell(config)
-        if config.initial_state == "zero":
+        if config.initial_state in ("zero", "layers"):
             return
         rows = config.annotation_units
         if config.initial_state == "backward":
@@ -186,10 +187,23 @@ class Decoder(nn.Module):
 
         Args:
           memory: the source sentences; v is, by `initial_state`, the backward direction's last
-            state, both directions', the mean annotation, or s_0 is zero.
+            state, both directions', the mean annotation, or s_0 is zero. With `layers` s_0 and an
+            LSTM's memory are those of the encoder layer of the same number.
         """
         config, (batch, source_length) = self.config, memory.mask.shape
         dtype = memory.final.dtype  # annotations may be stored in a narrower type
+        states = memory.layers if config.initial_state == "layers" else self._projected(memory)
+        coverage = fed = None
+        if config.attention.coverage:
+            coverage = jnp.zeros((batch, source_length), dtype)
+        if config.fed_units:
+            fed = jnp.zeros((batch, config.fed_units), dtype)
+        return DecoderState(states, jnp.zeros((), jnp.int32), coverage, fed)
+
+    def _projected(self, memory: Memory) -> tuple[CellState, ...]:
+        """Returns each layer's tanh(W_s v), or zeros, with an empty memory in an LSTM."""
+        config, batch = self.config, len(memory.mask)
+        dtype = memory.final.dtype
         match config.initial_state:
             case "zero":
                 hidden = [jnp.zeros((batch, config.decoder.units), dtype)] * config.decoder.layers
@@ -203,13 +217,7 @@ class Decoder(nn.Module):
                 mean = memory.annotations.astype(dtype).sum(1) / count
                 hidden = [equations.initial_state(mean, W) for W in self.W_s]
         cells = self.attention_cell.cell
-        coverage = fed = None
-        if config.attention.coverage:
-            coverage = jnp.zeros((batch, source_length), dtype)
-        if config.fed_units:
-            fed = jnp.zeros((batch, config.fed_units), dtype)
-        states = tuple(cell.initial_state(s) for cell, s in zip(cells, hidden, strict=True))
-        return DecoderState(states, jnp.zeros((), jnp.int32), coverage, fed)
+        return tuple(cell.initial_state(s) for cell, s in zip(cells, hidden, strict=True))
 
     def __call__(self, memory: Memory, embedded: Array, noise: Noise | None = None) -> StepOutput:
         """Runs over all target words at once (teacher forcing).
@@ -282,7 +290,7 @@ class Decoder(nn.Module):
             case "previous":
                 W = cell.C
             case "intermediate":
-                W, b, transition = cell.W, cell.b, _cell_weights(cells.transition)
+                W, b, transition = cell.W, cell.bias(), _cell_weights(cells.transition)
             case _:
                 W = cell.C if config.fed_units else None
         weights = decoder_loop.Weights(
@@ -324,7 +332,7 @@ def covers(config: ModelConfig) -> bool:
         and attention.window == "global"
         and not attention.coverage
         and config.decoder.layers == 1
-        and not config.layer_norm
+        and not config.normalises("decoder")
     )
 
 

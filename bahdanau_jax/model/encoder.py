@@ -4,6 +4,8 @@ Bahdanau et al. 2014, section 3.2 and appendix A.2.1. Recurrences run over time-
 that each step reads and writes one contiguous slice.
 """
 
+import functools
+
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
@@ -11,7 +13,7 @@ from jax import Array
 
 from bahdanau_jax.config import ModelConfig
 from bahdanau_jax.model import kernels
-from bahdanau_jax.model.cells import GRUAfter, RecurrentCell, make_cell
+from bahdanau_jax.model.cells import CellState, GRUAfter, RecurrentCell, make_cell
 from bahdanau_jax.model.dropout import Noise, Place, dropout, state_factors
 from bahdanau_jax.model.kernels import gru
 
@@ -29,13 +31,14 @@ class Encoder(nn.Module):
         """Declares one cell a layer and direction: `forward_0`, `backward_0` and so on."""
         encoder = self.config.encoder
         widths = [self.config.embedding] + [self.config.annotation_units] * (encoder.layers - 1)
-        self.forward = [make_cell(self.config, encoder.units, width) for width in widths]
+        make = functools.partial(make_cell, self.config, "encoder", encoder.units)
+        self.forward = [make(width) for width in widths]
         if encoder.bidirectional:
-            self.backward = [make_cell(self.config, encoder.units, width) for width in widths]
+            self.backward = [make(width) for width in widths]
 
     def __call__(
         self, embedded: Array, mask: Array, noise: Noise | None = None
-    ) -> tuple[Array, Array]:
+    ) -> tuple[Array, Array, tuple[CellState, ...]]:
         """Encodes a batch.
 
         Args:
@@ -44,25 +47,36 @@ class Encoder(nn.Module):
           noise: the randomness of dropout between layers and of states; None for none.
 
         Returns:
-          The annotations, `float32[S, B, C]`, zero at padding; and the last states
-          [→h at the last real token ; ←h at the first], `float32[B, C]`.
+          The annotations, `float32[S, B, C]`, zero at padding, in the order of `embedded` whatever
+          the order of reading; the last states [→h at the last token that is read ; ←h at the
+          first], `float32[B, C]`; and, where `initial_state` is `layers`, the forward direction's
+          last state of each layer, the lowest first, before a residual is added. Both directions
+          would be twice as wide as the layer that starts from them: shtoshni/g2p takes the forward
+          one; nmt.hybrid has no other.
         """
         real = mask[:, :, None]
-        layer_input = annotations = embedded
+        layers: tuple[CellState, ...] = ()
+        order = reading_order(mask) if self.config.reverse_source else None
+        layer_input = annotations = embedded if order is None else permuted(embedded, order)
         for layer, cell in enumerate(self.forward):
             read = layer_input
             if layer > 0 and noise is not None:
                 place = Place.ENCODER_LAYERS.of_layer(layer)
                 read = dropout(read, noise.rates.layers, noise, place)
-            states = [self._run(cell, read, mask, False, noise, layer)]
+            forward, last = self._run(cell, read, mask, False, noise, layer)
+            states, layers = [forward], (*layers, last)
             if self.config.encoder.bidirectional:
-                states.append(self._run(self.backward[layer], read, mask, True, noise, layer))
+                states.append(self._run(self.backward[layer], read, mask, True, noise, layer)[0])
             annotations = jnp.concatenate(states, axis=-1)
             if self.config.residual and layer > 0:
                 annotations = annotations + layer_input
             annotations = jnp.where(real, annotations, 0.0)
             layer_input = annotations
-        return annotations, self._last_states(annotations, mask)
+        if self.config.initial_state != "layers":
+            layers = ()
+        final = self._last_states(annotations, mask)
+        # The order is its own inverse.
+        return annotations if order is None else permuted(annotations, order), final, layers
 
     def _run(
         self,
@@ -72,8 +86,8 @@ class Encoder(nn.Module):
         reverse: bool,
         noise: Noise | None,
         layer: int,
-    ) -> Array:
-        """Runs one direction of a layer: `float32[S, B, I]` to `float32[S, B, H]`."""
+    ) -> tuple[Array, CellState]:
+        """Runs one direction of a layer: hidden states `float32[S, B, H]`, and the last state."""
         place = (Place.BACKWARD_STATES if reverse else Place.FORWARD_STATES).of_layer(layer)
         rate = 0.0 if noise is None else noise.rates.states
         kept = state_factors(cell.units, rate, noise, place, inputs.dtype)
@@ -88,9 +102,30 @@ class Encoder(nn.Module):
         return jnp.concatenate([forward, annotations[0, :, units:]], axis=-1)
 
 
+def reading_order(mask: Array) -> Array:
+    """Returns where each word is read from: the last word first, and the end mark last.
+
+    Sutskever, Vinyals and Le 2014, section 3.3.
+
+    Args:
+      mask: `bool[S, B]`, True at real tokens, of which the last is the end mark.
+
+    Returns:
+      Positions, `int32[S, B]`; padding stays where it is.
+    """
+    position = jnp.arange(len(mask))[:, None]
+    words = mask.sum(0)[None, :] - 1
+    return jnp.where(position < words, words - 1 - position, position)
+
+
+def permuted(inputs: Array, order: Array) -> Array:
+    """Returns `float32[S, B, I]` whose row j is row `order[j]`, `int32[S, B]`, of the inputs."""
+    return jnp.take_along_axis(inputs, order[:, :, None], axis=0)
+
+
 def recur(
     cell: RecurrentCell, inputs: Array, mask: Array, *, reverse: bool, kept: Array | None = None
-) -> Array:
+) -> tuple[Array, CellState]:
     """Runs a cell over the real tokens, from the first or from the last.
 
     A padded step hands its state on unchanged. The state starts at zero, so the backward direction
@@ -104,7 +139,8 @@ def recur(
       kept: what the state is multiplied by where the cell reads it, `float32[B, H]`, or None.
 
     Returns:
-      The hidden states, `float32[S, B, H]`; at padding they repeat a neighbour's.
+      The hidden states, `float32[S, B, H]`; at padding they repeat a neighbour's. And the state
+      after the last token that was read, zero where there is none.
     """
 
     def step(cell, state, inputs, kept):
@@ -122,16 +158,19 @@ def recur(
         reverse=reverse,
         in_axes=(0, nn.broadcast),  # pyright: ignore[reportArgumentType]
     )
-    _, hidden = scan(cell, start, (cell.project(inputs), mask), kept)
-    return hidden
+    last, hidden = scan(cell, start, (cell.project(inputs), mask), kept)
+    return hidden, last
 
 
 def covers(config: ModelConfig) -> bool:
     """Returns whether `recur_by_kernel` computes what `recur` does with the model's cells."""
-    return config.cell == "gru" and not config.layer_norm
+    return config.cell == "gru" and not config.normalises("encoder")
 
 
-def recur_by_kernel(cell: RecurrentCell, inputs: Array, mask: Array, *, reverse: bool) -> Array:
+def recur_by_kernel(
+    cell: RecurrentCell, inputs: Array, mask: Array, *, reverse: bool
+) -> tuple[Array, CellState]:
     """Runs a GRU as `recur` does, by `kernels.gru`."""
     b_u = cell.b_u if isinstance(cell, GRUAfter) else None
-    return gru.recur(cell.U, b_u, cell.project(inputs), mask, reverse=reverse)
+    hidden = gru.recur(cell.U, b_u, cell.project(inputs), mask, reverse=reverse)
+    return hidden, (hidden[0 if reverse else -1],)

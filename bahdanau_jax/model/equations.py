@@ -134,7 +134,9 @@ def gru_after(s: Array, update: Array, proposal: Array) -> Array:
     return (1 - update) * proposal + update * s
 
 
-def lstm(memory: Array, gates: Array) -> tuple[Array, Array]:
+def lstm(
+    memory: Array, gates: Array, gain: Array | None = None, shift: Array | None = None
+) -> tuple[Array, Array]:
     """Returns the next hidden state and memory of an LSTM without peepholes.
 
     Hochreiter and Schmidhuber 1997, with the forget gate of Gers et al. 2000.
@@ -142,23 +144,30 @@ def lstm(memory: Array, gates: Array) -> tuple[Array, Array]:
     Args:
       memory: `float32[B, H]`.
       gates: all that each gate adds up: input, forget, proposal, output; `float32[B, 4H]`.
+      gain: of the memory's layer normalisation where the output gate reads it, `float32[H]`; None
+        for none (Ba, Kiros and Hinton 2016, supplement).
+      shift: what is added to the normalised memory, `float32[H]`.
 
     Returns:
       Two of `float32[B, H]`.
     """
     admit, forget, proposal, emit = jnp.split(gates, 4, axis=-1)
     memory = jax.nn.sigmoid(forget) * memory + jax.nn.sigmoid(admit) * jnp.tanh(proposal)
-    return jax.nn.sigmoid(emit) * jnp.tanh(memory), memory
+    read = memory
+    if gain is not None and shift is not None:
+        read = layer_norm(memory, gain) + shift[None, :]
+    return jax.nn.sigmoid(emit) * jnp.tanh(read), memory
 
 
 def layer_norm(x: Array, gain: Array) -> Array:
     """Returns x with mean 0 and variance 1 over the last axis, times the gain; no bias is added.
 
-    Ba, Kiros and Hinton 2016, section 3.1.
+    Ba, Kiros and Hinton 2016, section 3.1. What is added to the variance is that of their code,
+    nmtpy and PyTorch.
     """
     mean = x.mean(-1, keepdims=True)
     variance = x.var(-1, keepdims=True)
-    return (x - mean) * jax.lax.rsqrt(variance + 1e-6) * jnp.broadcast_to(gain, x.shape)
+    return (x - mean) * jax.lax.rsqrt(variance + 1e-5) * jnp.broadcast_to(gain, x.shape)
 
 
 # Appendix A.1.2: the alignment model.

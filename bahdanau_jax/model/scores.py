@@ -72,21 +72,35 @@ class Score(nn.Module):
         """Returns what the decoder's fast loop needs to compute the energies; see `IN_LOOP`."""
         raise NotImplementedError
 
+    def declare_gains(self, width: int) -> None:
+        """Declares the gains of the layer norms of query and keys, where there are such norms."""
+        self.gain_q = self.gain_k = None
+        if self.config.normalize_keys:
+            self.gain_q = self.param("gain_q", nn.initializers.ones, (width,))
+            self.gain_k = self.param("gain_k", nn.initializers.ones, (width,))
+
+
+def normalised(projected: Array, gain: Array | None) -> Array:
+    """Returns the layer norm of queries or keys; as they are where there is no gain."""
+    return projected if gain is None else equations.layer_norm(projected, gain)
+
 
 class TanhScore(Score):
     """What additive and concat share: v_a, its normalised form, and a bias inside the tanh."""
 
     def declare_vector(self) -> None:
-        """Declares v_a, and where configured its norm g and the bias b."""
+        """Declares v_a, and where configured its norm g, the bias b and the gains of the norms."""
         units = self.config.units
+        self.declare_gains(units)
         self.v_a = self.param("v_a", self.initialize.alignment_vector, (units,))
         if self.config.normalize:
             self.g = self.param("g", nn.initializers.ones, ())
         if self.config.bias:
             self.b = self.param("b", self.initialize.bias, (units,))
 
-    def with_bias(self, keys: Array) -> Array:
-        """Returns keys [+ b]."""
+    def finished(self, keys: Array) -> Array:
+        """Returns keys, or their layer norm, [+ b]."""
+        keys = normalised(keys, self.gain_k)
         return keys + self.b[None, None, :] if self.config.bias else keys
 
     def vector(self) -> Array:
@@ -111,17 +125,18 @@ class AdditiveScore(TanhScore):
 
     def keys(self, annotations: Array) -> Array:
         """Returns U_a h_j [+ b]."""
-        return self.with_bias(annotations @ self.U_a)
+        return self.finished(annotations @ self.U_a)
 
     def __call__(self, query: Array, keys: Array, coverage: Array | None = None) -> Array:
         """Returns the energies of one step."""
         if coverage is not None:
             keys = keys + coverage[:, :, None] * self.w_cov[None, None, :]
-        return recomputed_tanh_energies(query @ self.W_a, keys, self.vector())
+        projected = normalised(query @ self.W_a, self.gain_q)
+        return recomputed_tanh_energies(projected, keys, self.vector())
 
     def weights(self) -> ScoreWeights:
-        """Returns W_a and v_a."""
-        return ScoreWeights(self.W_a, self.vector(), None)
+        """Returns W_a, v_a and the gain of the query."""
+        return ScoreWeights(self.W_a, self.vector(), None, gain=self.gain_q)
 
 
 class ConcatScore(TanhScore):
@@ -138,15 +153,17 @@ class ConcatScore(TanhScore):
 
     def keys(self, annotations: Array) -> Array:
         """Returns the annotation's part of W_a [q ; h] [+ b]."""
-        return self.with_bias(annotations @ self.W_a[self.query_units :])
+        return self.finished(annotations @ self.W_a[self.query_units :])
 
     def __call__(self, query: Array, keys: Array, coverage: Array | None = None) -> Array:
         """Returns the energies of one step."""
-        return recomputed_tanh_energies(query @ self.W_a[: self.query_units], keys, self.vector())
+        projected = normalised(query @ self.W_a[: self.query_units], self.gain_q)
+        return recomputed_tanh_energies(projected, keys, self.vector())
 
     def weights(self) -> ScoreWeights:
-        """Returns the rows of W_a that meet the query, and v_a."""
-        return ScoreWeights(self.W_a[: self.query_units], self.vector(), None)
+        """Returns the rows of W_a that meet the query, v_a, and the gain of the query."""
+        rows = self.W_a[: self.query_units]
+        return ScoreWeights(rows, self.vector(), None, gain=self.gain_q)
 
 
 class ConcatIdentityScore(Score):
@@ -172,10 +189,12 @@ class ConcatIdentityScore(Score):
 
 
 class MultiplicativeScore(Score):
-    """dot: q_iᵀ h_j; general: q_iᵀ W_a h_j; projected: (W_a q_i)ᵀ (U_a h_j); each may be scaled.
+    """dot: q_iᵀ h_j; general: q_iᵀ W_a h_j; projected: (W_a q_i [+ b])ᵀ (U_a h_j).
 
     Luong et al. 2015, Equation 8; projected as in Britz et al. 2017, Equation 6. The scale sqrt
-    divides by the root of the product's length (Vaswani et al. 2017); learned is a factor.
+    divides by the root of the product's length (Vaswani et al. 2017), linear by the length (Yang et
+    al. 2022); learned is a factor. google/seq2seq has a bias beside U_a, too. It would add the same
+    to the energies of all positions, so that no weight would change; there is none here.
     """
 
     def setup(self):
@@ -186,30 +205,51 @@ class MultiplicativeScore(Score):
         elif self.config.score == "projected":
             self.W_a = self.param("W_a", init, (self.query_units, self.config.units))
             self.U_a = self.param("U_a", init, (self.annotation_units, self.config.units))
+        self.b = None
+        if self.config.bias:
+            self.b = self.param("b", self.initialize.bias, (self.config.units,))
+        self.declare_gains(self.length)
         if self.config.scale == "learned":
             self.scale = self.param("scale", nn.initializers.ones, ())
 
     def keys(self, annotations: Array) -> Array:
-        """Returns h_j (dot, general) or U_a h_j (projected)."""
-        return annotations @ self.U_a if self.config.score == "projected" else annotations
+        """Returns h_j (dot, general) or U_a h_j (projected), or its layer norm."""
+        keys = annotations @ self.U_a if self.config.score == "projected" else annotations
+        return normalised(keys, self.gain_k)
 
     def __call__(self, query: Array, keys: Array, coverage: Array | None = None) -> Array:
         """Returns the energies of one step."""
         if self.config.score != "dot":
             query = query @ self.W_a
+        if self.b is not None:
+            query = query + self.b[None, :]
+        query = normalised(query, self.gain_q)
         if self.config.scale == "sqrt":
-            query = query / jnp.sqrt(jnp.asarray(keys.shape[-1], query.dtype))
+            query = query / jnp.sqrt(jnp.asarray(self.length, query.dtype))
+        elif self.config.scale == "linear":
+            query = query / self.length
         elif self.config.scale == "learned":
             query = query * self.scale
         return equations.product_energies(query, keys)
 
     def weights(self) -> ScoreWeights:
-        """Returns W_a, where there is one, and the factor of the products."""
+        """Returns W_a, b and the gain, where there are such, and the factor of the products."""
         W_a = None if self.config.score == "dot" else self.W_a
-        factor = self.scale if self.config.scale == "learned" else None
-        if self.config.scale == "sqrt":
-            factor = 1 / jnp.sqrt(self.query_units if W_a is None else W_a.shape[1])
-        return ScoreWeights(W_a, None, factor)
+        match self.config.scale:
+            case "sqrt":
+                factor = 1 / jnp.sqrt(self.length)
+            case "linear":
+                factor = jnp.asarray(1 / self.length)
+            case "learned":
+                factor = self.scale
+            case _:
+                factor = None
+        return ScoreWeights(W_a, None, factor, self.b, self.gain_q)
+
+    @property
+    def length(self) -> int:
+        """How many numbers of query and key are multiplied."""
+        return self.config.units if self.config.score == "projected" else self.annotation_units
 
 
 class UniformScore(Score):

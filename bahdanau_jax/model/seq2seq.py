@@ -44,16 +44,19 @@ class Seq2Seq(nn.Module):
     def setup(self):
         """Declares the embeddings, the parts, and the output layer W_o, b_w."""
         config, init = self.config, initialization(self.config.initialization)
-        self.source_embedding = self.param(
-            "source_embedding", init.embedding, (self.source_size, config.embedding)
-        )
+        if config.tie_embeddings != "all":
+            self.source_embedding = self.param(
+                "source_embedding", init.embedding, (self.source_size, config.embedding)
+            )
         self.target_embedding = self.param(
             "target_embedding", init.embedding, (self.target_size, config.embedding)
         )
+        if config.tie_embeddings == "all":  # one vocabulary, so that the ids mean the same
+            self.source_embedding = self.target_embedding
         self.encoder = Encoder(config)
         self.decoder = Decoder(config)
         self.readout = Readout(config)
-        if not config.tie_embeddings:
+        if config.tie_embeddings == "none":
             shape = (config.readout_size, self.target_size)
             self.W_o = self.param("W_o", init.kernel, shape)
         self.b_w = self.param("b_w", init.bias, (self.target_size,))
@@ -71,14 +74,14 @@ class Seq2Seq(nn.Module):
             rates = noise.rates
             embedded = word_dropout(embedded, rates.source_words, noise, Place.SOURCE_WORDS)
             embedded = dropout(embedded, rates.embedding, noise, Place.SOURCE_EMBEDDING)
-        annotations, final = self.encoder(embedded, mask.T, noise)
+        annotations, final, layers = self.encoder(embedded, mask.T, noise)
         if noise is not None:
             annotations = dropout(annotations, noise.rates.annotations, noise, Place.ANNOTATIONS)
         annotations = annotations.swapaxes(0, 1)
         keys = self.decoder.keys(annotations)
         if self.stored == "bfloat16":
             annotations, keys = annotations.astype(jnp.bfloat16), keys.astype(jnp.bfloat16)
-        return Memory(annotations, keys, mask, final)
+        return Memory(annotations, keys, mask, final, layers)
 
     def __call__(
         self, source: Array, target: Array, noise: Noise | None = None
@@ -200,7 +203,7 @@ class Seq2Seq(nn.Module):
         return logits + jnp.broadcast_to(self.b_w, logits.shape)
 
     def _output_weights(self) -> Array:
-        return self.target_embedding.T if self.config.tie_embeddings else self.W_o
+        return self.W_o if self.config.tie_embeddings == "none" else self.target_embedding.T
 
 
 def initial_params(model: Seq2Seq, key: Array) -> dict[str, Any]:

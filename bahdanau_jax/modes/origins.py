@@ -43,6 +43,10 @@ ORIGINS: dict[str, dict[Any, str]] = {
         "before": f"{PAPER}, A.1.1: tanh(W e(y) + U [r ∘ s] + C c)",
         "after": "cuDNN, PyTorch and Flax: tanh(W e(y) + r ∘ (U s) + C c)",
     },
+    "model.forget_bias": {
+        0: "nmt.hybrid, the code of Luong et al.: none",
+        1: "TensorFlow's cells, and so google/seq2seq and shtoshni/g2p",
+    },
     "model.embedding": {620: f"{PAPER}, A.2.3: m", 1000: f"{LUONG}, 4.1"},
     "model.encoder.units": {1000: f"{PAPER}, A.2.3: n; {LUONG}, 4.1"},
     "model.encoder.layers": {1: f"{PAPER}, 3.2", 4: f"{LUONG}, 4.1"},
@@ -57,13 +61,18 @@ ORIGINS: dict[str, dict[Any, str]] = {
     "model.attention.scale": {
         "none": f"{LUONG}, Equation 8",
         "sqrt": "Vaswani et al. 2017, 3.2.1",
+        "linear": "Yang et al. 2022 (μP), Definition 4.1",
         "learned": "TensorFlow's LuongAttention",
     },
     "model.attention.bias": {
         False: f"{PAPER}, A.1.2",
-        True: "Toshniwal and Livescu 2016, and many tutorials",
+        True: "Toshniwal and Livescu 2016, and many tutorials; projected: google/seq2seq",
     },
     "model.attention.normalize": {False: f"{PAPER}, A.1.2", True: "Salimans and Kingma 2016"},
+    "model.attention.normalize_keys": {
+        False: f"{PAPER}, A.1.2; {LUONG}, Equation 8",
+        True: "Dehghani et al. 2023 (ViT-22B), 2: of products",
+    },
     "model.attention.coverage": {False: NONE, True: "See, Liu and Manning 2017, Equation 11"},
     "model.attention.window": {
         "global": f"{PAPER}, 3.1; {LUONG}, 3.1",
@@ -77,6 +86,10 @@ ORIGINS: dict[str, dict[Any, str]] = {
         "intermediate": "the conditional GRU of dl4mt and Nematus (Sennrich et al. 2017)",
         "current": f"{LUONG}, 3; {PAPER}, its code, GroundHog",
     },
+    "model.reverse_source": {
+        False: f"{PAPER}, 3.2: the words in their order",
+        True: f"Sutskever et al. 2014, 3.3; {LUONG}, 4.1",
+    },
     "model.feeding": {
         "none": OURS,
         "context": "GroundHog, the code of Bahdanau et al., and google/seq2seq: c_{i-1}",
@@ -87,6 +100,7 @@ ORIGINS: dict[str, dict[Any, str]] = {
         "final": f"{OURS}; with one direction Cho et al. 2014: tanh(W_s h_S)",
         "mean": "dl4mt and Nematus: tanh(W_s mean of h)",
         "zero": OURS,
+        "layers": "nmt.hybrid, the code of Luong et al., and shtoshni/g2p: of the same layer",
     },
     "model.readout": {
         "maxout": f"{PAPER}, A.2.2: U_o s_{{i-1}} + V_o E y_{{i-1}} + C_o c_i, by pairs",
@@ -101,9 +115,18 @@ ORIGINS: dict[str, dict[Any, str]] = {
         "state": "nmtpytorch's simple output",
     },
     "model.readout_units": {500: f"{PAPER}, A.2.3: l", 1000: f"{LUONG}, 4.1"},
-    "model.tie_embeddings": {False: NONE, True: "Press and Wolf 2017"},
+    "model.tie_embeddings": {
+        "none": NONE,
+        "output": "Press and Wolf 2017: of the decoder's input and output",
+        "all": "Press and Wolf 2017: three-way",
+    },
     "model.residual": {False: f"{LUONG}: none", True: "Wu et al. 2016, 3.1"},
-    "model.layer_norm": {False: NONE, True: "Ba, Kiros and Hinton 2016, 3.1"},
+    "model.layer_norm": {
+        "none": NONE,
+        "encoder": "nmtpy, whose conditional GRU has none; the equations of Ba et al. 2016",
+        "decoder": f"{OURS}; the equations of Ba, Kiros and Hinton 2016, supplement",
+        "both": "Ba, Kiros and Hinton 2016, supplement",
+    },
     "model.initialization": {
         "paper": f"{PAPER}, B.1: orthogonal; W_a, U_a 0.001; v_a, b 0; others 0.01",
         "uniform": f"{LUONG}, 4.1: [-0.1, 0.1]",

@@ -69,7 +69,7 @@ def _encoder(config: ModelConfig) -> int:
 
 
 def _initial_state(config: ModelConfig) -> int:
-    if config.initial_state == "zero":
+    if config.initial_state in ("zero", "layers"):
         return 0
     backward = config.initial_state == "backward"
     rows = config.encoder.units if backward else config.annotation_units

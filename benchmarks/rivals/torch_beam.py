@@ -183,9 +183,14 @@ def check_supported(config: ModelConfig) -> None:
         config.initial_state,
         config.encoder.layers,
         config.decoder.layers,
+        config.layer_norm,
+        config.tie_embeddings,
+        config.reverse_source,
     )
     plain = ("gru", "additive", "previous", "global", "maxout", "backward", 1, 1)
-    if form != plain or config.attention.normalize or config.attention.bias or config.layer_norm:
+    plain += ("none", "none", False)
+    attention = config.attention
+    if form != plain or attention.normalize or attention.normalize_keys or attention.bias:
         raise ValueError(f"only RNNsearch is written in PyTorch here, not {form}")
 
 

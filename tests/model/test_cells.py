@@ -1,3 +1,5 @@
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -30,10 +32,12 @@ class Case:
     def __init__(
         self, cell: str, reset: str, norm: bool, context: int, dtype: DTypeLike = np.float32
     ):
-        self.config = ModelConfig(cell=cell, gru_reset=reset, layer_norm=norm)
-        self.cell = make_cell(self.config, UNITS, INPUTS, context=context)
+        self.config = ModelConfig(
+            cell=cell, gru_reset=reset, layer_norm="decoder" if norm else "encoder"
+        )
+        self.cell = make_cell(self.config, "decoder", UNITS, INPUTS, context=context)
         rng = np.random.default_rng(0)
-        params = random_parameters(cell_shapes(self.config, INPUTS, UNITS, context), rng)
+        params = random_parameters(cell_shapes(self.config, INPUTS, UNITS, context, norm), rng)
         self.params = jax.tree.map(lambda a: a.astype(dtype), params)
         self.x, self.c, *state = (
             rng.normal(size=(ROWS, size)).astype(dtype) for size in (INPUTS, CONTEXT, UNITS, UNITS)
@@ -79,7 +83,7 @@ def test_every_parameter_of_the_contract_is_declared_and_no_other(cell, reset, n
     declared = jax.eval_shape(
         lambda key: case.cell.init(key, case.x, method="project"), jax.random.key(0)
     )["params"]
-    expected = cell_shapes(case.config, INPUTS, UNITS, context)
+    expected = cell_shapes(case.config, INPUTS, UNITS, context, norm)
     assert {name: leaf.shape for name, leaf in declared.items()} == expected
 
 
@@ -102,6 +106,22 @@ def test_the_state_starts_from_a_hidden_state_and_an_empty_memory() -> None:
         assert len(state) == members and not np.any(state[1:])
 
 
+@pytest.mark.parametrize("norm", [False, True])
+def test_a_forget_bias_is_one_more_in_the_forget_gates_bias_and_no_parameter(norm) -> None:
+    case = Case("lstm", "before", norm, CONTEXT)
+    config = dataclasses.replace(case.config, forget_bias=1)
+    biased = make_cell(config, "decoder", UNITS, INPUTS, context=CONTEXT)
+    added = case.params | {"b": case.params["b"] + np.repeat([0, 1, 0, 0], UNITS)}
+    projected = apply(biased, case.params, case.x, method="project")
+    ours = apply(biased, case.params, case.state, projected, case.c)
+    expected = case.step(added, case.x, case.state, case.c)
+    for mine, other, without in zip(
+        ours, expected, case.step(case.params, case.x, case.state, case.c), strict=True
+    ):
+        np.testing.assert_allclose(mine, other, rtol=1e-6)
+        assert not np.allclose(mine, without, atol=1e-3)
+
+
 def gates(*values: float) -> np.ndarray:
     """One unit's weights, of one input."""
     return np.array([values], np.float32)
@@ -117,7 +137,7 @@ def test_the_two_grus_by_hand() -> None:
     one = np.ones((1, 1), np.float32)
 
     def step(reset: str, params) -> float:
-        cell = make_cell(ModelConfig(gru_reset=reset), 1, 1)
+        cell = make_cell(ModelConfig(gru_reset=reset), "decoder", 1, 1)
         projected = apply(cell, params, one, method="project")
         return apply(cell, params, (one,), projected)[0].item()
 
@@ -145,3 +165,25 @@ def test_layer_normalisation_leaves_no_trace_of_a_projections_scale(cell, reset,
     first = case.step(large, case.x, case.state, case.c)
     for mine, other in zip(first, case.step(larger, case.x, case.state, case.c), strict=True):
         np.testing.assert_allclose(mine, other, rtol=1e-4, atol=1e-5)
+
+
+@normalised
+@pytest.mark.parametrize("part", "WUC")
+def test_a_grus_gates_share_their_statistics_and_its_proposal_has_its_own(
+    cell, reset, norm, context, part
+):
+    # Ba et al. 2016, supplement; an LSTM's four terms share theirs.
+    case = Case(cell, reset, norm, context)
+    if part not in case.params:
+        pytest.skip("there is no such product")
+    gates = case.cell.GATES
+    large = case.params | {part: 1e3 * case.params[part]}
+    first = case.step(large, case.x, case.state, case.c)
+    for factors, same in (
+        ([2] * (gates - 1) + [5], cell == "gru"),
+        ([5] + [2] * (gates - 1), False),
+        ([5] * gates, True),
+    ):
+        scaled = large | {part: large[part] * np.repeat(factors, UNITS).astype(np.float32)}
+        again = case.step(scaled, case.x, case.state, case.c)
+        assert np.allclose(first[0], again[0], rtol=1e-4, atol=1e-5) == same, factors

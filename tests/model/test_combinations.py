@@ -62,12 +62,19 @@ def steps(model: Seq2Seq, params: dict, target: np.ndarray) -> tuple[np.ndarray,
     """Decodes in float32 one step at a time, from the oracle's annotations."""
     annotations = reference.encode(to_oracle(params), model.config, SOURCE, SOURCE > 0)
     annotations = jnp.asarray(annotations, jnp.float32)
-    rows = np.arange(len(SOURCE))
-    last = np.maximum((SOURCE > 0).sum(1) - 1, 0)
-    units = model.config.encoder.units
-    final = jnp.concatenate([annotations[rows, last, :units], annotations[:, 0, units:]], axis=-1)
+    final = jnp.stack(
+        [
+            reference.final_state(model.config, row[:length])
+            for row, length in zip(annotations, (SOURCE > 0).sum(1), strict=True)
+        ]
+    )
     keys = apply(model, params, annotations, method=lambda m, a: m.decoder.keys(a))
     memory = Memory(annotations, keys, jnp.asarray(SOURCE > 0), final)
+    if model.config.initial_state == "layers":
+        states = reference.last_states(to_oracle(params), model.config, SOURCE, SOURCE > 0)
+        members = 2 if model.config.cell == "lstm" else 1
+        layers = [tuple(jnp.asarray(x, jnp.float32) for x in layer[:members]) for layer in states]
+        memory = memory._replace(layers=tuple(layers))
     state = apply(model, params, memory, method="initial_state")
     previous, logits, alignments = np.full(len(target), BOS), [], []
     for i in range(target.shape[1]):

@@ -81,7 +81,7 @@ FORMS: dict[str, dict[str, Any]] = {
     "conditional": {
         "attention": {"query": "intermediate", "coverage": True, "window": "local_p"},
         "gru_reset": "after",
-        "layer_norm": True,
+        "layer_norm": "both",
         "initial_state": "mean",
         "readout": "attentional",
     },
@@ -128,6 +128,21 @@ def test_initial_states_equal_the_oracle(kind: str, bidirectional: bool) -> None
             assert not np.any(memory)
     assert len(state.cells) == 2
     assert np.any(state.cells[0][0][:3]) == (kind != "zero")
+
+
+@pytest.mark.parametrize("cell", ["gru", "lstm"])
+def test_layers_start_from_copies_of_the_encoders_states(cell: str) -> None:
+    config = small(cell=cell, initial_state="layers", decoder=DecoderConfig(units=4, layers=2))
+    made = Case(config)
+    assert not any(name.startswith("W_s") for name in made.params)
+    rng = np.random.default_rng(1)
+    members = 2 if cell == "lstm" else 1
+    layers = tuple(
+        tuple(jnp.asarray(rng.normal(size=(ROWS, 4)), jnp.float32) for _ in range(members))
+        for _ in range(2)
+    )
+    state = made.apply(made.memory._replace(layers=layers), method="initial_state")
+    jax.tree.map(np.testing.assert_array_equal, state.cells, layers)
 
 
 def test_the_first_state_holds_empty_records_of_what_is_configured() -> None:

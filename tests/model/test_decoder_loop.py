@@ -131,6 +131,11 @@ def test_the_rest_of_all_combinations_have_them_too(values: Values) -> None:
     check(values)
 
 
+@pytest.mark.parametrize("query", ["previous", "intermediate", "current"])
+def test_an_lstms_forget_bias_is_in_both(query: str) -> None:
+    check(options({"cell": "lstm", "forget_bias": 1, "attention.query": query}))
+
+
 def test_the_few_hold_every_pair_of_the_many() -> None:
     def held(chosen):
         return {
@@ -246,15 +251,16 @@ def test_the_field_chooses_between_the_two_loops(kernels, monkeypatch):
 
 
 def test_it_covers_nothing_whose_equations_it_does_not_have():
-    others = {
-        "attention.score": "fixed",
-        "attention.window": "local_m",
-        "attention.coverage": True,
-        "decoder.layers": 2,
-        "layer_norm": True,
-    }
-    assert covers(build(options({})))
-    for option, value in others.items():
+    others = (
+        ("attention.score", "fixed"),
+        ("attention.window", "local_m"),
+        ("attention.coverage", True),
+        ("decoder.layers", 2),
+        ("layer_norm", "decoder"),
+        ("layer_norm", "both"),
+    )
+    assert covers(build(options({}))) and covers(build(options({"layer_norm": "encoder"})))
+    for option, value in others:
         config = build(options({option: value}))
         assert allowed(config), option
         assert not covers(config), option

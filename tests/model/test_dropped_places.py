@@ -106,9 +106,9 @@ def expected_logits(params: dict, config: ModelConfig, made: Noise) -> np.ndarra
         for layer in range(layers):
             below = output
             given = below if layer == 0 else below * into[layer][:n, row]
-            output = reference.recur(mine["encoder"][f"forward_{layer}"], config, given)
+            output, _ = reference.recur(mine["encoder"][f"forward_{layer}"], config, given)
             if config.encoder.bidirectional:
-                back = reference.recur(mine["encoder"][f"backward_{layer}"], config, given[::-1])
+                back, _ = reference.recur(mine["encoder"][f"backward_{layer}"], config, given[::-1])
                 output = np.concatenate([output, back[::-1]], axis=1)
             if config.residual and layer > 0:
                 output = output + below

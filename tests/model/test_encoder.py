@@ -1,4 +1,5 @@
 import functools
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -11,23 +12,27 @@ from reference_parameters import parameter_shapes, random_parameters
 
 from bahdanau_jax.config import EncoderConfig, ModelConfig
 from bahdanau_jax.model.cells import make_cell
-from bahdanau_jax.model.encoder import Encoder, recur
+from bahdanau_jax.model.encoder import Encoder, reading_order, recur
 
 SOURCE = np.array([[4, 5, 6, 7, 2, 0], [5, 2, 0, 0, 0, 0], [2, 0, 0, 0, 0, 0], [0] * 6])
 MASK = SOURCE > 0
-FORMS = {
+FORMS: dict[str, dict[str, Any]] = {
     "paper": {},
     "after": {"gru_reset": "after"},
     "lstm": {"cell": "lstm"},
     "one direction": {"encoder": EncoderConfig(units=4, bidirectional=False)},
-    "layers": {"encoder": EncoderConfig(units=4, layers=2), "layer_norm": True},
+    "layers": {"encoder": EncoderConfig(units=4, layers=2), "layer_norm": "encoder"},
     "residual": {"encoder": EncoderConfig(units=4, layers=3), "residual": True, "cell": "lstm"},
     "residual, one direction": {
         "encoder": EncoderConfig(units=4, layers=2, bidirectional=False),
         "residual": True,
         "gru_reset": "after",
-        "layer_norm": True,
+        "layer_norm": "both",
     },
+}
+FORMS |= {
+    f"reversed {name}": {"reverse_source": True, **FORMS[name]}
+    for name in ("paper", "residual", "residual, one direction")
 }
 forms = pytest.mark.parametrize("name", FORMS)
 
@@ -36,7 +41,7 @@ class Case:
     """An encoder with generic parameters."""
 
     def __init__(self, name: str):
-        form = {"encoder": EncoderConfig(units=4)} | FORMS[name]
+        form: dict[str, Any] = {"encoder": EncoderConfig(units=4)} | FORMS[name]
         self.config = ModelConfig(embedding=3, initial_state="zero", **form)
         rng = np.random.default_rng(0)
         params = random_parameters(parameter_shapes(self.config, 8, 5), rng)
@@ -45,7 +50,7 @@ class Case:
 
         def encode(params, source):
             embedded = params["source_embedding"][source.T]
-            annotations, final = apply(module, params["encoder"], embedded, (source > 0).T)
+            annotations, final, _ = apply(module, params["encoder"], embedded, (source > 0).T)
             return annotations.swapaxes(0, 1), final
 
         self.traced = encode
@@ -130,6 +135,33 @@ def test_a_reversed_sentence_swaps_the_directions(name: str) -> None:
         np.testing.assert_allclose(mirrored[row, :n], expected, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("name", ["paper", "residual, one direction"])
+def test_reversed_reading_is_reading_a_reversed_sentence(name: str) -> None:
+    reverse, turned = SOURCE.copy(), np.zeros_like(SOURCE)
+    for row, mask in enumerate(MASK):
+        words = max(mask.sum() - 1, 0)
+        reverse[row, :words] = SOURCE[row, :words][::-1]
+        turned[row] = [*reversed(range(words)), *range(words, SOURCE.shape[1])]
+    np.testing.assert_array_equal(reading_order(jnp.asarray(MASK.T)).T, turned)
+    annotations, final = case(f"reversed {name}")()
+    expected, last = case(name)(reverse)
+    np.testing.assert_array_equal(final, last)
+    for row in range(len(SOURCE)):
+        np.testing.assert_array_equal(annotations[row], expected[row, turned[row]])
+    plain, _ = case(name)()
+    assert np.all(np.abs(annotations - plain)[0, :5].max(-1) > 1e-4)
+
+
+def test_reversed_reading_sees_no_word_before_it() -> None:
+    name = "reversed residual, one direction"
+    annotations, _ = case(name)()
+    changed = SOURCE.copy()
+    changed[0, 1] = 3
+    other, _ = case(name)(changed)
+    np.testing.assert_array_equal(other[0, 2:4], annotations[0, 2:4])
+    assert np.all(np.abs(other - annotations)[0, [0, 1, 4]].max(-1) > 1e-4)
+
+
 def test_one_direction_sees_no_word_behind_it() -> None:
     annotations, _ = case("residual, one direction")()
     changed = SOURCE.copy()
@@ -143,7 +175,7 @@ def test_one_direction_sees_no_word_behind_it() -> None:
 @pytest.mark.parametrize("reverse", [False, True])
 def test_a_padded_step_hands_its_state_on_unchanged(reverse: bool) -> None:
     config = ModelConfig(cell="lstm")
-    cell = make_cell(config, 4, 3)
+    cell = make_cell(config, "encoder", 4, 3)
     inputs = np.random.default_rng(0).normal(size=(6, 4, 3)).astype(np.float32)
     params = cell.init(jax.random.key(0), inputs, method="project")
 
@@ -152,7 +184,8 @@ def test_a_padded_step_hands_its_state_on_unchanged(reverse: bool) -> None:
             params, inputs, mask, method=lambda c, x, m: recur(c, x, m, reverse=reverse)
         )
 
-    hidden = np.asarray(quick_jit(run)(inputs, MASK.T))  # [S, B, H]
+    # [S, B, H] and [B, H]
+    hidden, (last, _) = jax.tree.map(np.asarray, quick_jit(run)(inputs, MASK.T))
     order = range(5, -1, -1) if reverse else range(6)
     before = np.zeros((4, 4), np.float32)
     for j in order:
@@ -160,3 +193,30 @@ def test_a_padded_step_hands_its_state_on_unchanged(reverse: bool) -> None:
         np.testing.assert_array_equal(hidden[j][stays], before[stays])
         assert not np.any(np.all(hidden[j][~stays] == before[~stays], axis=-1))
         before = hidden[j]
+    np.testing.assert_array_equal(last, before)
+
+
+@pytest.mark.parametrize("kernels", ["auto", "reference"])
+@pytest.mark.parametrize("name", [name for name in FORMS if "residual" not in name] + ["deep"])
+def test_the_forward_directions_last_states_equal_the_oracle(name: str, kernels: str) -> None:
+    deep: dict[str, Any] = {
+        "encoder": EncoderConfig(units=4, layers=3),
+        "residual": True,
+        "cell": "lstm",
+    }
+    form: dict[str, Any] = {"encoder": EncoderConfig(units=4)}
+    form |= deep if name == "deep" else FORMS[name]
+    config = ModelConfig(embedding=3, initial_state="layers", kernels=kernels, **form)
+    params = random_parameters(parameter_shapes(config, 8, 5), np.random.default_rng(0))
+    embedded = params["source_embedding"][SOURCE.T].astype(np.float32)
+    single = jax.tree.map(np.float32, params["encoder"])
+    _, _, layers = quick_jit(
+        lambda params, x: apply(Encoder(config), params, x, jnp.asarray(MASK.T))
+    )(single, embedded)
+    expected = reference.last_states(params, config, SOURCE, MASK)
+    assert len(layers) == config.encoder.layers
+    for ours, theirs in zip(layers, expected, strict=True):
+        assert len(ours) == (2 if config.cell == "lstm" else 1)
+        for mine, other in zip(ours, theirs, strict=False):  # a GRU has no memory
+            np.testing.assert_allclose(mine, other, rtol=1e-5, atol=1e-6)
+            assert np.all(np.any(mine[:3], axis=-1)) and not np.any(mine[3])

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from compiling import quick_jit
 
-from bahdanau_jax.config import ModelConfig
+from bahdanau_jax.config import AttentionConfig, ModelConfig
 from bahdanau_jax.model import kernels
+from bahdanau_jax.model.attention import fused_kernel_covers
 from bahdanau_jax.model.equations import context_vector, masked_softmax, tanh_energies
 from bahdanau_jax.model.kernels.fused_attention import fused_attention
 from bahdanau_jax.model.seq2seq import Seq2Seq, initial_params
@@ -76,3 +77,14 @@ def test_a_model_runs_the_kernel_once_it_is_measured_here_and_not_before(monkeyp
     ours, within = gradient()
     assert ("pallas_call" in within, "pallas_call" in without) == (True, False)
     assert_same(ours, theirs)
+
+
+def test_it_covers_no_attention_whose_equations_it_does_not_have():
+    assert fused_kernel_covers(AttentionConfig(bias=True, normalize=True))
+    for other in (
+        AttentionConfig(score="concat"),
+        AttentionConfig(window="local_m"),
+        AttentionConfig(coverage=True),
+        AttentionConfig(normalize_keys=True),
+    ):
+        assert not fused_kernel_covers(other), other

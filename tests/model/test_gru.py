@@ -17,7 +17,7 @@ directions = pytest.mark.parametrize("reverse", [False, True])
 
 
 def make(reset):
-    return make_cell(ModelConfig(gru_reset=reset), UNITS, INPUTS)
+    return make_cell(ModelConfig(gru_reset=reset), "encoder", UNITS, INPUTS)
 
 
 def parameters(cell, scale):
@@ -35,7 +35,7 @@ def run(cell, params, inputs, reverse, recur=recur_by_kernel):
     def scalar(params, inputs):
         mask = jnp.asarray(MASK)
         states = cell.apply(
-            {"params": params}, method=lambda cell: recur(cell, inputs, mask, reverse=reverse)
+            {"params": params}, method=lambda cell: recur(cell, inputs, mask, reverse=reverse)[0]
         )
         return (jnp.sin(states) * weights).sum(), states
 
@@ -77,9 +77,18 @@ def test_padding_hands_the_state_on_bit_for_bit_and_gets_no_gradient(reset, reve
 
 
 def test_it_covers_no_cell_whose_equations_it_does_not_have():
-    for config in (ModelConfig(cell="lstm"), ModelConfig(layer_norm=True)):
+    for config in (
+        ModelConfig(cell="lstm"),
+        ModelConfig(layer_norm="encoder"),
+        ModelConfig(layer_norm="both"),
+    ):
         assert not covers(config), config
-    assert covers(ModelConfig()) and covers(ModelConfig(gru_reset="after"))
+    for config in (
+        ModelConfig(),
+        ModelConfig(gru_reset="after"),
+        ModelConfig(layer_norm="decoder"),
+    ):
+        assert covers(config), config
 
 
 @pytest.mark.parametrize("kernels", ["auto", "reference"])

@@ -28,7 +28,9 @@ def drawn(preset: str, **fields) -> dict[str, np.ndarray]:
         embedding=28,
         encoder=EncoderConfig(units=ENCODER),
         decoder=DecoderConfig(units=DECODER),
-        attention=AttentionConfig(units=36, bias=True, coverage=True, window="local_p"),
+        attention=AttentionConfig(
+            units=36, bias=True, normalize_keys=True, coverage=True, window="local_p"
+        ),
         readout_units=20,
         initialization=preset,
         **fields,
@@ -39,7 +41,7 @@ def drawn(preset: str, **fields) -> dict[str, np.ndarray]:
 
 @pytest.fixture(scope="module")
 def paper() -> dict[str, np.ndarray]:
-    return drawn("paper", layer_norm=True)
+    return drawn("paper", layer_norm="both")
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +58,7 @@ def leaf(path: str) -> str:
     return path.rsplit("/", 1)[-1]
 
 
-GAINS = ("gain_W", "gain_U", "gain_C")
+GAINS = ("gain_W", "gain_U", "gain_C", "gain_q", "gain_k")
 BIASES = ("b", "b_u", "b_o", "b_w")
 ALIGNMENT, VECTORS = ("W_a", "U_a", "W_p"), ("v_a", "v_p", "w_cov")
 EMBEDDINGS = ("source_embedding", "target_embedding")

@@ -81,6 +81,22 @@ BIASED = {"b": np.array([-4.0, 0.0])}
         ({"score": "concat_identity"}, {}, TANH),
         ({"score": "dot"}, {}, 1.0),
         ({"score": "dot", "scale": "sqrt"}, {}, 1 / np.sqrt(2)),
+        ({"score": "dot", "scale": "linear"}, {}, 1 / 2),
+        (  # the query [-1, 1] times 2, the key [1, -1] times 3 and 1
+            {"score": "dot", "normalize_keys": True},
+            {"gain_q": np.full(2, 2.0), "gain_k": np.array([3.0, 1.0])},
+            -8.0,
+        ),
+        (  # inside [-1, 1] + [3, -1]
+            {"score": "concat_identity", "normalize_keys": True},
+            {"gain_q": np.ones(2), "gain_k": np.array([3.0, 1.0])},
+            np.tanh(2),
+        ),
+        (  # [1, 2] + [-4, 0] = [-3, 2]
+            {"score": "projected", "bias": True},
+            {"U_a": IDENTITY} | BIASED,
+            -11.0,
+        ),
         ({"score": "general"}, {"W_a": np.array([[0.0, 1.0], [1.0, 0.0]])}, 5.0),
         ({"score": "general", "scale": "learned"}, {"scale": np.array(3.0)}, 3.0),
         (
@@ -95,7 +111,9 @@ def test_energies_by_hand(fields: dict, params: dict, expected: float) -> None:
     params = {"W_a": IDENTITY, "v_a": V} | params
     attention, positions = AttentionConfig(**fields), ANNOTATION[None]
     energies = reference.energies(params, attention, QUERY, positions, coverage=np.array([0.5]))
-    np.testing.assert_allclose(energies, [expected], rtol=1e-12)
+    # Beside the variance of a normalised pair, 1/4 or 4, stands an ε of 1e-5.
+    within = 1e-4 if attention.normalize_keys else 1e-12
+    np.testing.assert_allclose(energies, [expected], rtol=within)
 
 
 def test_windows_by_hand() -> None:
@@ -136,6 +154,32 @@ def test_initial_states_by_hand() -> None:
     np.testing.assert_array_equal(state.hidden[0], np.zeros(4))
 
 
+def test_the_decoders_layers_start_from_what_the_encoders_end_with() -> None:
+    config = small(**VARIANTS["layers"])
+    params = random_model(config)
+    annotations, last = reference.annotate(params, config, SOURCE[0])
+    # By hand: the top layer's forward half is what the last annotation holds.
+    np.testing.assert_array_equal(last[1][0], annotations[-1, :4])
+    state = reference.initial_state(params, config, annotations, last)
+    for layer, (hidden, memory) in enumerate(last):
+        np.testing.assert_array_equal(state.hidden[layer], hidden)
+        np.testing.assert_array_equal(state.memory[layer], memory)
+        assert memory.all() and np.all(np.abs(hidden) < np.abs(np.tanh(memory)))
+
+
+def test_reversed_reading_by_hand() -> None:
+    config = small(reverse_source=True)
+    params = random_model(config)
+    annotations, last = reference.annotate(params, config, SOURCE[0])
+    forwards = dataclasses.replace(config, reverse_source=False)
+    other, same = reference.annotate(params, forwards, SOURCE[0, [2, 1, 0, 3]])
+    np.testing.assert_array_equal(annotations, other[[2, 1, 0, 3]])
+    np.testing.assert_array_equal(last[0], same[0])
+    np.testing.assert_array_equal(
+        reference.final_state(config, annotations), reference.final_state(forwards, other)
+    )
+
+
 def test_maxout_takes_the_larger_of_two_halves() -> None:
     params = {"U_o": np.array([[1.0, 0, 0, 0]]), "V_o": np.array([[0, 0, 0, 1.0]])}
     params |= {"C_o": np.array([[0, 0, 1.0, 0]]), "b_o": np.array([0, 1.0, 0, 0])}
@@ -165,19 +209,31 @@ VARIANTS = {
     "conditional": {
         "attention": {"query": "intermediate", "bias": True, "coverage": True, "normalize": True},
         "gru_reset": "after",
-        "layer_norm": True,
+        "layer_norm": "both",
         "encoder": EncoderConfig(units=2, layers=2),
         "residual": True,
         "initial_state": "mean",
-        "tie_embeddings": True,
+        "tie_embeddings": "output",
     },
     "dot": {"attention": {"score": "dot", "scale": "learned"}, "readout": "attentional"},
+    "normalised keys": {
+        "attention": {"score": "projected", "scale": "linear", "bias": True, "normalize_keys": True}
+    },
     "one direction": {
         "encoder": EncoderConfig(units=4, bidirectional=False),
         "attention": {"score": "projected", "scale": "sqrt", "window": "local_m"},
         "initial_state": "final",
         "readout": "linear",
     },
+    "layers": {
+        "cell": "lstm",
+        "encoder": EncoderConfig(units=4, layers=2),
+        "decoder": DecoderConfig(units=4, layers=2),
+        "initial_state": "layers",
+    },
+    "normalised encoder": {"cell": "lstm", "layer_norm": "encoder"},
+    "reversed": {"reverse_source": True, "initial_state": "final"},
+    "one embedding": {"tie_embeddings": "all"},
     "concat": {"attention": {"score": "concat"}},
     "identity": {"attention": {"score": "concat_identity"}},
     "uniform": {"attention": {"score": "uniform"}},

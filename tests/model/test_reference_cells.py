@@ -35,6 +35,14 @@ def test_lstm_by_hand() -> None:
     np.testing.assert_allclose(s, [0.75 * np.tanh(3 + np.tanh(2) / 4)], rtol=1e-12)
 
 
+def test_a_forget_bias_by_hand() -> None:
+    # As above, with nothing entering the gates and a forget gate sigmoid(1).
+    params = {"W": gates(0, 0, 1, 0), "U": gates(0, 0, 1, 0), "b": np.zeros(4)}
+    one = np.ones(1)
+    _, memory = cells.lstm_step(params, one, one, np.array([6.0]), forget_bias=1)
+    np.testing.assert_allclose(memory, [6 / (1 + np.exp(-1)) + np.tanh(2) / 2], rtol=1e-12)
+
+
 def test_both_gru_forms_agree_where_the_reset_gate_is_open_and_the_mixture_is_swapped() -> None:
     params = random_parameters(cell_shapes(ModelConfig(), 3, 4), generator())
     params["b"][:4] = 1e3
@@ -63,15 +71,31 @@ def test_a_context_is_a_second_input(cell: str, reset: str) -> None:
 
 def test_layer_normalisation_by_hand() -> None:
     normalized = cells.normalize(np.array([4.0, 6.0, 8.0]), np.array([1.0, 1.0, 2.0]))
-    np.testing.assert_allclose(normalized, np.array([-1.5, 0, 3]) / np.sqrt(1.5), rtol=1e-6)
+    np.testing.assert_allclose(normalized, np.array([-1.5, 0, 3]) / np.sqrt(1.5), rtol=1e-5)
+    apart = cells.normalize_apart(np.array([4.0, 6.0, 9.0, 3.0]), np.ones(4), 2)
+    np.testing.assert_allclose(apart, [-1, 1, 1, -1], rtol=1e-5)
+
+
+def test_a_normalised_lstm_by_hand() -> None:
+    # Two units. Each input's eight terms alternate, so that they normalise to 1 and -1, whatever
+    # their size; the memory's to ±1, here by gain 2 and bias 1 to 3 and -1.
+    alternating = np.tile([1.0, -1.0], 4)
+    params = {"W": 7.0 * alternating[None], "U": np.stack([5.0 * alternating, np.zeros(8)])}
+    params |= {"gain_W": np.ones(8), "gain_U": np.ones(8), "b": np.zeros(8)}
+    params |= {"gain_m": np.full(2, 2.0), "b_m": np.ones(2)}
+    s, memory = cells.lstm_step(params, np.ones(1), np.ones(2), np.array([6.0, -6.0]))
+    gates = 1 / (1 + np.exp([-2.0, 2.0]))
+    expected = gates * [6, -6] + gates * np.tanh([2, -2])
+    np.testing.assert_allclose(memory, expected, rtol=1e-5)
+    np.testing.assert_allclose(s, gates * np.tanh([3, -1]), rtol=1e-4)
 
 
 @pytest.mark.parametrize(("cell", "reset"), CELLS)
 @pytest.mark.parametrize("part", ["W", "C", "U"])
 def test_layer_normalisation_makes_each_part_independent_of_its_scale(cell, reset, part) -> None:
-    config = ModelConfig(cell=cell, gru_reset=reset, layer_norm=True)
+    config = ModelConfig(cell=cell, gru_reset=reset)
     rng = generator()
-    params = random_parameters(cell_shapes(config, 3, 4, context=2), rng)
+    params = random_parameters(cell_shapes(config, 3, 4, context=2, normalized=True), rng)
     for name in ("W", "C", "U"):
         params[name] *= 100  # the variance is far above what is added to it
     x, c, s, memory = rng.normal(size=3), rng.normal(size=2), rng.normal(size=4), rng.normal(size=4)
@@ -80,7 +104,7 @@ def test_layer_normalisation_makes_each_part_independent_of_its_scale(cell, rese
     np.testing.assert_allclose(
         cells.cell_step(scaled, config, x, s, memory, c), expected, rtol=1e-5
     )
-    if part == "U" and (cell, reset) == ("gru", "before"):  # two products, normalised apart
-        scaled = params | {"U": params["U"] * np.repeat([3.0, 5.0], [8, 4])}
+    if cell == "gru":  # the proposal is normalised apart from the gates
+        scaled = params | {part: params[part] * np.repeat([3.0, 5.0], [8, 4])}
         again = cells.cell_step(scaled, config, x, s, memory, c)
         np.testing.assert_allclose(again, expected, rtol=1e-5)

@@ -152,9 +152,43 @@ def test_scales_divide_by_the_root_of_the_products_length_or_multiply(score, len
     root = model({"attention.score": score, "attention.scale": "sqrt"})
     scaled = energies(module(root), params, query, annotations)
     np.testing.assert_allclose(scaled * np.sqrt(length), unscaled, rtol=1e-5, atol=1e-6)
+    linear = model({"attention.score": score, "attention.scale": "linear"})
+    scaled = energies(module(linear), params, query, annotations)
+    np.testing.assert_allclose(scaled * length, unscaled, rtol=1e-5, atol=1e-6)
     learned = model({"attention.score": score, "attention.scale": "learned"})
     scaled = energies(module(learned), params | {"scale": np.float32(3)}, query, annotations)
     np.testing.assert_allclose(scaled, 3 * unscaled, rtol=1e-5, atol=1e-6)
+
+
+def test_a_bias_of_the_keys_would_change_no_weight_and_that_of_the_query_does() -> None:
+    plain = model({"attention.score": "projected"})
+    params, query, annotations, _ = random_inputs(plain)
+    biased = module(model({"attention.score": "projected", "attention.bias": True}))
+    b = np.random.default_rng(1).normal(size=plain.attention.units).astype(np.float32)
+    without = energies(module(plain), params, query, annotations)
+    on_query = energies(biased, params | {"b": b}, query, annotations)
+    # (W_a q + b)ᵀ (U_a h + b_k): what b_k adds is one number for all positions of a step.
+    keys = annotations @ params["U_a"]
+    added = np.einsum("ba,bsa->bs", query @ params["W_a"] + b, keys + 3 * b[::-1])
+    np.testing.assert_allclose(
+        jax.nn.softmax(added), jax.nn.softmax(on_query), rtol=1e-3, atol=1e-5
+    )
+    assert not np.allclose(jax.nn.softmax(on_query), jax.nn.softmax(without), atol=1e-2)
+
+
+@pytest.mark.parametrize("score", ["additive", "concat", "dot", "general", "projected"])
+def test_normalised_keys_leave_no_trace_of_the_annotations_size(score: str) -> None:
+    config = model({"attention.score": score, "attention.normalize_keys": True})
+    params, query, annotations, _ = random_inputs(config)
+    large = energies(module(config), params, 1e3 * query, 1e3 * annotations)
+    larger = energies(module(config), params, 5e3 * query, 3e3 * annotations)
+    np.testing.assert_allclose(large, larger, rtol=1e-4, atol=1e-4)
+
+    def total(annotations):  # zero at padding
+        return jnp.sum(jnp.sin(apply(module(config), params, annotations, method="keys")))
+
+    gradient = jax.grad(total)(np.where(np.arange(POSITIONS)[:, None] < 4, annotations, 0))
+    assert np.all(np.isfinite(gradient))
 
 
 def test_recomputing_the_tanh_changes_no_gradient() -> None:

@@ -37,9 +37,9 @@ MODELS = {  # as the literature names them, in tiny sizes
     "conditional": {
         "gru_reset": "after",
         "attention": {"query": "intermediate", "bias": True, "coverage": True, "normalize": True},
-        "layer_norm": True,
+        "layer_norm": "both",
         "initial_state": "mean",
-        "tie_embeddings": True,
+        "tie_embeddings": "output",
     },
     "seed": {"gru_reset": "after", "readout": "linear"},
 }
@@ -147,6 +147,33 @@ def test_a_target_is_fed_shifted_by_one_from_the_begin_mark() -> None:
     params["target_embedding"] = params["target_embedding"].copy()
     params["target_embedding"][1] += 1  # BOS
     assert np.all(np.any(made.logits(params) != logits, axis=-1)[:, 0])
+
+
+def test_the_source_reads_the_target_embedding_where_all_are_tied() -> None:
+    config = dataclasses.replace(build("conditional"), tie_embeddings="all")
+    tied = Seq2Seq(config, TARGET_SIZE, TARGET_SIZE)
+    params = random_tree(config, TARGET_SIZE, TARGET_SIZE)
+    assert "source_embedding" not in params and "W_o" not in params
+    assert named_leaves(initial_params(tied, jax.random.key(0))).keys() == (
+        named_leaves(params).keys()
+    )
+    apart = Seq2Seq(build("conditional"), TARGET_SIZE, TARGET_SIZE)
+    both = params | {"source_embedding": params["target_embedding"]}
+
+    def loss(model):
+        def of(params):
+            return model.apply({"params": params}, SOURCE, TARGET)[0].sum()
+
+        return of
+
+    ours, theirs = jax.grad(loss(tied))(params), jax.grad(loss(apart))(both)
+    total = theirs["source_embedding"] + theirs["target_embedding"]
+    np.testing.assert_allclose(ours["target_embedding"], total, rtol=1e-4, atol=1e-5)
+    assert np.any(theirs["source_embedding"]) and np.any(theirs["target_embedding"])
+    np.testing.assert_array_equal(
+        tied.apply({"params": params}, SOURCE, TARGET)[0],
+        apart.apply({"params": both}, SOURCE, TARGET)[0],
+    )
 
 
 def test_the_output_layer_is_the_target_embedding_where_they_are_tied() -> None:

@@ -28,6 +28,7 @@ FIRST = {option: values[0] for group in GROUPS for option, values in group.items
 NEEDS: dict[str, dict[str, Any]] = {
     "attention.scale": {"attention.score": "general"},
     "readout_parts": {"readout": "tanh"},
+    "forget_bias": {"cell": "lstm"},
     "residual": {"encoder.layers": 1, "decoder.layers": 2},
     "attention.renormalize": {"attention.window": "local_p"},
 }

@@ -12,10 +12,22 @@ import numpy as np
 import pytest
 from compiling import quick_jit
 from flax_tree import apply, attention_to_flax, named_leaves, to_flax
-from reference_parameters import parameter_shapes, random_parameters
+from reference_parameters import (
+    attention_shapes,
+    cell_shapes,
+    parameter_shapes,
+    random_parameters,
+)
 
-from bahdanau_jax.config import EncoderConfig, ModelConfig, TrainConfig
+from bahdanau_jax.config import (
+    AttentionConfig,
+    DecoderConfig,
+    EncoderConfig,
+    ModelConfig,
+    TrainConfig,
+)
 from bahdanau_jax.model.attention import Attention, Memory
+from bahdanau_jax.model.cells import make_cell
 from bahdanau_jax.model.encoder import Encoder
 from bahdanau_jax.model.equations import token_nll
 from bahdanau_jax.model.initialization import initialization
@@ -102,6 +114,51 @@ def test_the_seeds_attention_module() -> None:
     assert_same(gradient[2], their_annotations.grad)
 
 
+@pytest.mark.parametrize("scale", ["none", "sqrt", "linear"])
+@pytest.mark.parametrize("normalize_keys", [False, True])
+def test_products_are_those_of_pytorchs_attention(scale: str, normalize_keys: bool) -> None:
+    rng = generator()
+    config = AttentionConfig(
+        score="projected", units=6, scale=scale, bias=True, normalize_keys=normalize_keys
+    )
+    module = Attention(config, 5, 8, initialization("glorot"))
+    shapes = attention_shapes(ModelConfig(attention=config, decoder=DecoderConfig(units=5)), 8)
+    params = single(random_parameters(shapes, rng))
+    query, annotations, into = single(
+        [rng.normal(size=(ROWS, *s)) for s in ((5,), (POSITIONS, 8), (8,))]
+    )
+
+    def ours(params, query, annotations):
+        params = attention_to_flax(params)
+        keys = apply(module, params, annotations, method="keys")
+        memory = Memory(annotations, keys, jnp.asarray(MASK), annotations[:, 0])
+        context, _ = apply(module, params, query, memory, jnp.zeros((), jnp.int32))
+        return jnp.sum(context * into), context
+
+    differentiated = jax.value_and_grad(ours, argnums=(0, 1, 2), has_aux=True)
+    (_, context), gradient = differentiated(params, query, annotations)
+
+    theirs = {name: double(p, grad=True) for name, p in params.items()}
+    their_query, their_annotations = double(query, grad=True), double(annotations, grad=True)
+    q = their_query @ theirs["W_a"] + theirs["b"]
+    k = their_annotations @ theirs["U_a"]
+    if normalize_keys:
+        q = torch.nn.functional.layer_norm(q, (6,), theirs["gain_q"])
+        k = torch.nn.functional.layer_norm(k, (6,), theirs["gain_k"])
+    their_context = torch.nn.functional.scaled_dot_product_attention(
+        q[:, None],
+        k,
+        their_annotations,
+        attn_mask=ids(MASK)[:, None],
+        scale={"none": 1.0, "sqrt": None, "linear": 1 / 6}[scale],
+    )[:, 0]
+    (their_context * double(into)).sum().backward()
+    assert_same(context, their_context)
+    assert_same_tree(gradient[0], {name: p.grad.numpy() for name, p in theirs.items()})
+    assert_same(gradient[1], their_query.grad)
+    assert_same(gradient[2], their_annotations.grad)
+
+
 def test_the_seeds_decoder_step() -> None:
     rng = generator()
     params = generic_parameters()
@@ -145,36 +202,93 @@ def test_the_seeds_decoder_step() -> None:
 
 
 @pytest.mark.parametrize("layers", [1, 2])
-@pytest.mark.parametrize("cell", ["gru", "lstm"])
-def test_pytorchs_bidirectional_recurrences_on_packed_sequences(cell: str, layers: int) -> None:
+@pytest.mark.parametrize(("cell", "forget_bias"), [("gru", 0), ("lstm", 0), ("lstm", 1)])
+def test_pytorchs_bidirectional_recurrences_on_packed_sequences(
+    cell: str, forget_bias: int, layers: int
+) -> None:
     rng = generator()
-    reset = "after" if cell == "gru" else "before"
     config = ModelConfig(
-        cell=cell, gru_reset=reset, embedding=3, encoder=EncoderConfig(units=4, layers=layers)
+        cell=cell,
+        gru_reset="after" if cell == "gru" else "before",
+        forget_bias=forget_bias,
+        embedding=3,
+        encoder=EncoderConfig(units=4, layers=layers),
+        initial_state="layers",
     )
     shapes = parameter_shapes(config, SOURCE_SIZE, TARGET_SIZE)["encoder"]
     params = single(random_parameters(shapes, rng))
     embedded, into = single([rng.normal(size=(ROWS, POSITIONS, size)) for size in (3, 8)])
 
     def ours(params, embedded):
-        annotations, _ = Encoder(config).apply(
-            {"params": params}, embedded.swapaxes(0, 1), jnp.asarray(MASK.T)
+        annotations, _, states = apply(
+            Encoder(config), params, embedded.swapaxes(0, 1), jnp.asarray(MASK.T)
         )
         annotations = annotations.swapaxes(0, 1)
-        return jnp.sum(annotations * into), annotations
+        scalar = jnp.sum(annotations * into) + sum(jnp.sum(x**2) for x in jax.tree.leaves(states))
+        return scalar, (annotations, states)
 
     differentiated = quick_jit(jax.value_and_grad(ours, argnums=(0, 1), has_aux=True))
-    (_, annotations), gradient = differentiated(params, embedded)
+    (_, (annotations, states)), gradient = differentiated(params, embedded)
 
     theirs = torch_reference.Encoder(3, 4, layers=layers, cell=cell).double()
-    theirs.load(params)
+    added = forget_bias * np.repeat([0, 1, 0, 0], 4) if cell == "lstm" else 0
+    theirs.load({name: part | {"b": part["b"] + added} for name, part in params.items()})
     their_embedded = double(embedded, grad=True)
     their_annotations = theirs(their_embedded, ids(MASK))
-    (their_annotations * double(into)).sum().backward()
+    their_states = theirs.forward_states(their_embedded, ids(MASK))
+    squares = sum((x**2).sum() for layer in their_states for x in layer)
+    ((their_annotations * double(into)).sum() + squares).backward()
 
     assert_same(annotations, their_annotations)
+    for ours_of_layer, theirs_of_layer in zip(states, their_states, strict=True):
+        for mine, other in zip(ours_of_layer, theirs_of_layer, strict=True):
+            assert_same(mine, other)
     assert_same_tree(gradient[0], theirs.gradients())
     assert_same(gradient[1], their_embedded.grad)
+
+
+@pytest.mark.parametrize("cell", ["gru", "lstm"])
+def test_layer_norm_inside_a_cell_is_pytorchs_over_the_same_parts(cell: str) -> None:
+    rng, units = generator(), 5
+    reset = "after" if cell == "gru" else "before"
+    config = ModelConfig(cell=cell, gru_reset=reset, layer_norm="decoder")
+    module = make_cell(config, "decoder", units, 3, context=4)
+    params = single(random_parameters(cell_shapes(config, 3, units, 4, normalized=True), rng))
+    x, c, *state = single([rng.normal(size=(ROWS, n)) for n in (3, 4, units, units)])
+    state = state[: 2 if cell == "lstm" else 1]
+
+    def ours(params):
+        new = apply(module, params, state, apply(module, params, x, method="project"), c)
+        return sum(jnp.sum(part**2) for part in new), new
+
+    (_, new), gradient = jax.value_and_grad(ours, has_aux=True)(params)
+
+    p = {name: double(values, grad=True) for name, values in params.items()}
+    widths = [2 * units, units] if cell == "gru" else [4 * units]  # Ba et al. 2016, supplement
+
+    def normalised(inputs: np.ndarray, name: str):
+        products = (double(inputs) @ p[name]).split(widths, dim=1)
+        gains = p[f"gain_{name}"].split(widths)
+        parts = [
+            torch.nn.functional.layer_norm(product, gain.shape, gain)
+            for product, gain in zip(products, gains, strict=True)
+        ]
+        return torch.cat(parts, dim=1)
+
+    inputs, recurrent = normalised(x, "W") + normalised(c, "C") + p["b"], normalised(state[0], "U")
+    if cell == "gru":
+        reset, update, _ = (inputs + recurrent).sigmoid().chunk(3, dim=1)
+        proposal = inputs[:, 2 * units :] + reset * (recurrent[:, 2 * units :] + p["b_u"])
+        theirs = [(1 - update) * proposal.tanh() + update * double(state[0])]
+    else:
+        admit, forget, proposal, emit = (inputs + recurrent).chunk(4, dim=1)
+        memory = forget.sigmoid() * double(state[1]) + admit.sigmoid() * proposal.tanh()
+        read = torch.nn.functional.layer_norm(memory, (units,), p["gain_m"], p["b_m"])
+        theirs = [emit.sigmoid() * read.tanh(), memory]
+    torch.stack([(part**2).sum() for part in theirs]).sum().backward()
+    for mine, other in zip(new, theirs, strict=True):
+        assert_same(mine, other)
+    assert_same_tree(gradient, {name: values.grad.numpy() for name, values in p.items()})
 
 
 @functools.cache

@@ -169,7 +169,16 @@ def test_it_says_which_kernels_run_on_this_device_and_why_the_others_do_not():
     runs = {name: (yes, why) for name, yes, why in explain.kernel_choices(config)}
     for name in ("gru", "decoder_loop"):
         assert runs[name][0] == "no" and "no dropout of states" in runs[name][1]
-    config.train.dropout.states, model.attention.window = 0.0, "local_m"
+    config.train.dropout.states = 0.0
+    for side, name, other in (
+        ("encoder", "gru", "decoder_loop"),
+        ("decoder", "decoder_loop", "gru"),
+    ):
+        model.layer_norm = side
+        runs = {name: (yes, why) for name, yes, why in explain.kernel_choices(config)}
+        assert runs[name][0] == "no" and f"no layer_norm of the {side}" in runs[name][1]
+        assert runs[other][0] == "yes"
+    model.layer_norm, model.attention.window = "none", "local_m"
     runs = {name: (yes, why) for name, yes, why in explain.kernel_choices(config)}
     assert runs["decoder_loop"][0] == "no" and "window=global" in runs["decoder_loop"][1]
     model.kernels = "reference"

@@ -34,7 +34,7 @@ def pairs_of(task):
     return [(source, task.target(source)) for source in sources]
 
 
-def trained_on(task, query) -> TrainedRun:
+def trained_on(task, query, reverse_source=False) -> TrainedRun:
     """A model that has just learnt a task: one program, a minute at most."""
     vocabulary = build("symbols", 0, [" ".join(LETTERS + MARKER)])
     config, pairs = Config(), pairs_of(task)[HELD_OUT:]
@@ -43,6 +43,7 @@ def trained_on(task, query) -> TrainedRun:
     model.embedding, model.encoder.units, model.decoder.units = 32, 8, 64
     model.attention.units = model.readout_units = 32
     model.initial_state, model.attention.query = "zero", query
+    model.reverse_source = reverse_source
     seq2seq = make_model(config, Vocabularies(vocabulary, vocabulary))
     store = TokenStore.from_pairs([(vocabulary.encode(s), vocabulary.encode(t)) for s, t in pairs])
     schedule = optax.warmup_cosine_decay_schedule(0, 1e-2, 40, STEPS)
@@ -73,7 +74,17 @@ def trained_on(task, query) -> TrainedRun:
 @pytest.mark.parametrize("query", ["previous", "intermediate", "current"])
 @pytest.mark.parametrize("task", [Reverse, CopyInsert])
 def test_links_are_those_that_are_known(task, query, tmp_path, capsys):
-    run, pairs = trained_on(task, query), pairs_of(task)[:HELD_OUT]
+    check_links(task, trained_on(task, query), tmp_path, capsys)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("task", [Reverse, CopyInsert])
+def test_links_of_a_source_that_is_read_in_reverse_are_those_of_the_text(task, tmp_path, capsys):
+    check_links(task, trained_on(task, "previous", reverse_source=True), tmp_path, capsys)
+
+
+def check_links(task, run: TrainedRun, tmp_path, capsys) -> None:
+    pairs = pairs_of(task)[:HELD_OUT]
     known = [format_line((i, j) for j, i in enumerate(task.alignment(s))) for s, _ in pairs]
     (tmp_path / "gold").write_text("\n".join(known) + "\n")
     texts = GivenTexts(pairs).with_gold(run, str(tmp_path / "gold"))

@@ -78,9 +78,10 @@ def test_luongs_model_is_luongs_in_every_choice_that_the_fields_can_say():
     }
     assert others == {
         "data.vocabulary.kind": "words",  # as in the other paper
-        "model.initial_state": "final",
-        "model.tie_embeddings": False,
-        "model.layer_norm": False,
+        "model.forget_bias": 0,  # the paper doesn't say; its code has none
+        "model.initial_state": "layers",  # its code's
+        "model.tie_embeddings": "none",
+        "model.layer_norm": "none",
         "train.normalize": "sentences",  # its code's; the paper doesn't say
         "train.weight_decay": 0.0,
         "train.warmup_steps": 0,

@@ -26,6 +26,7 @@ GROUPS: tuple[dict[str, tuple], ...] = (
         "attention.scale": CHOICES["model.attention.scale"],
         "attention.bias": BOTH,
         "attention.normalize": BOTH,
+        "attention.normalize_keys": BOTH,
         "attention.coverage": BOTH,
     },
     {
@@ -36,13 +37,18 @@ GROUPS: tuple[dict[str, tuple], ...] = (
     },
     {
         "encoder.bidirectional": (True, False),
+        "reverse_source": BOTH,
         "initial_state": CHOICES["model.initial_state"],
     },
     {"encoder.layers": (1, 2), "decoder.layers": (1, 2), "residual": BOTH},
     {"attention.window": CHOICES["model.attention.window"], "attention.renormalize": (True, False)},
-    {"cell": CHOICES["model.cell"], "gru_reset": CHOICES["model.gru_reset"]},
-    {"layer_norm": BOTH},
-    {"tie_embeddings": BOTH},
+    {
+        "cell": CHOICES["model.cell"],
+        "gru_reset": CHOICES["model.gru_reset"],
+        "forget_bias": (0, 1),
+    },
+    {"layer_norm": CHOICES["model.layer_norm"]},
+    {"tie_embeddings": CHOICES["model.tie_embeddings"]},
 )
 CROSSED = ("attention.score", "attention.window", "attention.query", "readout")
 
@@ -55,9 +61,11 @@ def build(values: Values) -> ModelConfig:
         setattr(functools.reduce(getattr, sections, model), name, value)
     model.encoder.units = 4 if model.encoder.bidirectional else 8  # annotations have 8 either way
     model.decoder.units = 8 if model.attention.score == "dot" else 5
+    if model.initial_state == "layers":
+        model.decoder.units = model.encoder.units
     model.attention.units, model.attention.half_width = 6, 2
     model.embedding, model.readout_units = 3, 7
-    if model.tie_embeddings:
+    if model.tie_embeddings != "none":
         model.embedding = model.decoder.units if model.readout == "linear" else model.readout_units
     return model
 
@@ -66,6 +74,7 @@ def allowed(model: ModelConfig) -> bool:
     """Says whether validate() takes this model."""
     config = Config(model=model)
     config.data.source = "text:anywhere"
+    config.data.vocabulary.joint = model.tie_embeddings == "all"
     try:
         validate(config)
     except InputError as error:

@@ -15,6 +15,7 @@ from reference_cells import (  # noqa: F401  (the steps are a part of the oracle
     gru_after_step,
     gru_before_step,
     lstm_step,
+    normalize,
     sigmoid,
 )
 from reference_parameters import finite_difference, float64  # noqa: F401  (the same)
@@ -34,29 +35,41 @@ class DecoderState:
     fed: np.ndarray  # c [C] or Luong's h~ [R] of the step before, as configured; 0 at the start
 
 
-def recur(params: Params, config: ModelConfig, inputs: np.ndarray) -> np.ndarray:
-    """A recurrence over [S, I] from a zero state (Bahdanau 2014, equation 1) -> [S, H]."""
+def recur(params: Params, config: ModelConfig, inputs: np.ndarray):
+    """A recurrence over [S, I] from zeros (Bahdanau 2014, equation 1) -> [S, H], (s, memory)."""
     H = config.encoder.units
     states, s, memory = np.zeros((len(inputs), H)), np.zeros(H), np.zeros(H)
     for j in range(len(inputs)):
         s, memory = cell_step(params, config, inputs[j], s, memory)
         states[j] = s
-    return states
+    return states, (s, memory)
 
 
-def annotate(params: Params, config: ModelConfig, source: np.ndarray) -> np.ndarray:
-    """Annotations h_j of one sentence's ids [S] (Bahdanau 2014, equation 7) -> [S, C]."""
-    output = np.array([params["source_embedding"][token] for token in source])
+def annotate(params: Params, config: ModelConfig, source: np.ndarray):
+    """Annotations h_j of one sentence's ids [S] (Bahdanau 2014, equation 7) -> [S, C].
+
+    And each layer's last state (s, memory) of the forward direction, which Luong's and Toshniwal's
+    code hands to the decoder's layer.
+    """
+    layers = []
+    shared = config.tie_embeddings == "all"  # Press and Wolf 2017, three-way
+    embedding = params["target_embedding" if shared else "source_embedding"]
+    output = np.array([embedding[token] for token in source])
     output = output.reshape(len(source), config.embedding)
+    if config.reverse_source:  # Sutskever 2014: the words' order, not the end mark's place
+        output = np.concatenate([output[:-1][::-1], output[-1:]])
     for layer in range(config.encoder.layers):
         below = output
-        output = recur(params["encoder"][f"forward_{layer}"], config, below)
+        output, last = recur(params["encoder"][f"forward_{layer}"], config, below)
+        layers.append(last)
         if config.encoder.bidirectional:
-            backward = recur(params["encoder"][f"backward_{layer}"], config, below[::-1])[::-1]
-            output = np.concatenate([output, backward], axis=1)
+            backward, _ = recur(params["encoder"][f"backward_{layer}"], config, below[::-1])
+            output = np.concatenate([output, backward[::-1]], axis=1)
         if config.residual and layer > 0:
             output = output + below
-    return output
+    if config.reverse_source:  # the annotation of a word stands where the word is written
+        output = np.concatenate([output[:-1][::-1], output[-1:]])
+    return output, layers
 
 
 def encode(params: Params, config: ModelConfig, source, source_mask) -> np.ndarray:
@@ -66,8 +79,18 @@ def encode(params: Params, config: ModelConfig, source, source_mask) -> np.ndarr
     annotations = np.zeros((*np.shape(source), width))
     for row in range(len(source)):
         n = real_length(source_mask[row])
-        annotations[row, :n] = annotate(params, config, np.asarray(source[row])[:n])
+        annotations[row, :n], _ = annotate(params, config, np.asarray(source[row])[:n])
     return annotations
+
+
+def last_states(params: Params, config: ModelConfig, source, source_mask):
+    """The forward direction's last states of ids [B, S]: [B, H] and [B, H] of each layer."""
+    params = float64(params)
+    rows = [
+        annotate(params, config, np.asarray(ids)[: real_length(mask)])[1]
+        for ids, mask in zip(source, source_mask, strict=True)
+    ]
+    return [tuple(map(np.stack, zip(*layer, strict=True))) for layer in zip(*rows, strict=True)]
 
 
 def real_length(mask) -> int:
@@ -79,20 +102,29 @@ def real_length(mask) -> int:
 
 
 def final_state(config: ModelConfig, annotations: np.ndarray) -> np.ndarray:
-    """Both directions' last states: [forward at the end ; backward at the start] -> [C]."""
+    """Both directions' last states: [forward at the end ; backward at the start] -> [C].
+
+    Reversed reading starts with the last word, before the end mark, which it ends with too.
+    """
     if len(annotations) == 0:
         return np.zeros(annotations.shape[1])
     if not config.encoder.bidirectional:
         return annotations[-1]
     H = config.encoder.units
-    return np.concatenate([annotations[-1, :H], annotations[0, H:]])
+    start = max(len(annotations) - 2, 0) if config.reverse_source else 0
+    return np.concatenate([annotations[-1, :H], annotations[start, H:]])
 
 
-def initial_state(params: Params, config: ModelConfig, annotations: np.ndarray) -> DecoderState:
-    """The state before the first step: s_0 = tanh(W_s v) (Bahdanau 2014, A.2.2)."""
+def initial_state(
+    params: Params, config: ModelConfig, annotations: np.ndarray, encoder_states=()
+) -> DecoderState:
+    """The state before the first step: s_0 = tanh(W_s v) (Bahdanau 2014, A.2.2), or a copy."""
     layers, units = range(config.decoder.layers), config.decoder.units
     hidden = [np.zeros(units) for _ in layers]
-    if config.initial_state != "zero":
+    memory = [np.zeros(units) for _ in layers]
+    if config.initial_state == "layers":
+        hidden, memory = map(list, zip(*encoder_states, strict=True))
+    elif config.initial_state != "zero":
         if config.initial_state == "backward":
             v = final_state(config, annotations)[config.encoder.units :]
         elif config.initial_state == "final":
@@ -100,7 +132,6 @@ def initial_state(params: Params, config: ModelConfig, annotations: np.ndarray) 
         else:
             v = annotations.sum(axis=0) / max(len(annotations), 1)
         hidden = [np.tanh(v @ params["initial_state"][f"W_s_{layer}"]) for layer in layers]
-    memory = [np.zeros(units) for _ in layers]
     fed = np.zeros(annotations.shape[1] if config.feeding == "context" else config.readout_units)
     return DecoderState(hidden, memory, np.zeros(len(annotations)), fed)
 
@@ -111,11 +142,16 @@ def energy(params: Params, attention: AttentionConfig, query, annotation, past: 
         return 0.0
     if attention.score in ("additive", "concat", "concat_identity"):
         if attention.score == "additive":
-            inside = query @ params["W_a"] + annotation @ params["U_a"]
-        elif attention.score == "concat":
-            inside = np.concatenate([query, annotation]) @ params["W_a"]
+            left, right = query @ params["W_a"], annotation @ params["U_a"]
+        elif attention.score == "concat":  # the parts of [q ; h] W_a, that on h_j behind the other
+            zeros = np.zeros_like
+            left = np.concatenate([query, zeros(annotation)]) @ params["W_a"]
+            right = np.concatenate([zeros(query), annotation]) @ params["W_a"]
         else:  # Luong's own code: the part on h_j is the identity
-            inside = query @ params["W_a"] + annotation
+            left, right = query @ params["W_a"], annotation
+        if attention.normalize_keys:
+            left, right = normalize(left, params["gain_q"]), normalize(right, params["gain_k"])
+        inside = left + right
         if attention.bias:
             inside = inside + params["b"]
         if attention.coverage:  # See 2017, equation 11
@@ -132,9 +168,15 @@ def energy(params: Params, attention: AttentionConfig, query, annotation, past: 
         left, right = query @ params["W_a"], annotation @ params["U_a"]
     else:
         raise ValueError(f"no energy for score={attention.score}")
+    if attention.bias:  # Britz 2017's code; its bias on the key adds the same to all positions
+        left = left + params["b"]
+    if attention.normalize_keys:  # Dehghani 2023, section 2
+        left, right = normalize(left, params["gain_q"]), normalize(right, params["gain_k"])
     product = float(left @ right)
     if attention.scale == "sqrt":  # Vaswani 2017, equation 1
         product = product / np.sqrt(len(left))
+    elif attention.scale == "linear":  # Yang 2022, definition 4.1
+        product = product / len(left)
     elif attention.scale == "learned":
         product = float(params["scale"]) * product
     return product
@@ -273,7 +315,8 @@ def decoder_step(
         fed = readout if config.feeding == "attentional" else fed
     else:
         readout = output
-    W_o = params["target_embedding"].T if config.tie_embeddings else params["readout"]["W_o"]
+    tied = config.tie_embeddings != "none"
+    W_o = params["target_embedding"].T if tied else params["readout"]["W_o"]
     logits = readout @ W_o + params["readout"]["b_w"]
     after = DecoderState(hidden, memory, state.coverage + alignment, fed)
     return after, logits, alignment, context
@@ -289,8 +332,8 @@ def decode_teacher_forced(
     alignments = np.zeros((B, T, S))
     for row in range(B):
         n = real_length(source_mask[row])
-        annotations = annotate(params, config, np.asarray(source[row])[:n])
-        state = initial_state(params, config, annotations)
+        annotations, last = annotate(params, config, np.asarray(source[row])[:n])
+        state = initial_state(params, config, annotations, last)
         for i in range(real_length(target_mask[row])):
             token = BOS if i == 0 else int(target[row][i - 1])
             state, logits[row, i], alignments[row, i, :n], _ = decoder_step(

@@ -76,7 +76,9 @@ def finite_difference(
     return differences
 
 
-def cell_shapes(config: ModelConfig, inputs: int, units: int, context: int = 0) -> Params:
+def cell_shapes(
+    config: ModelConfig, inputs: int, units: int, context: int = 0, normalized: bool = False
+) -> Params:
     """Shapes of one cell's arrays; `context` 0: no context input."""
     width = (4 if config.cell == "lstm" else 3) * units
     shapes = {"W": (inputs, width), "U": (units, width), "b": (width,)}
@@ -84,8 +86,10 @@ def cell_shapes(config: ModelConfig, inputs: int, units: int, context: int = 0) 
         shapes["C"] = (context, width)
     if config.cell == "gru" and config.gru_reset == "after":
         shapes["b_u"] = (units,)
-    if config.layer_norm:
+    if normalized:
         shapes |= {f"gain_{name}": (width,) for name in ("W", "U", "C") if name in shapes}
+        if config.cell == "lstm":
+            shapes |= {"gain_m": (units,), "b_m": (units,)}
     return shapes
 
 
@@ -108,6 +112,9 @@ def attention_shapes(config: ModelConfig, annotation: int) -> Params:
         shapes["w_cov"] = (A,)
     if attention.normalize:
         shapes["g"] = ()
+    if attention.normalize_keys:
+        width = annotation if attention.score in ("dot", "general") else A
+        shapes |= {"gain_q": (width,), "gain_k": (width,)}
     if attention.scale == "learned":
         shapes["scale"] = ()
     if attention.window == "local_p":
@@ -119,7 +126,7 @@ def readout_shapes(config: ModelConfig, annotation: int, target_size: int) -> Pa
     """Shapes of the readout's arrays, but for W_c, which feeding needs in the cell."""
     H, E, R = config.decoder.units, config.embedding, config.readout_units
     shapes: Params = {"b_w": (target_size,)}
-    if not config.tie_embeddings:
+    if config.tie_embeddings == "none":
         shapes["W_o"] = (H if config.readout == "linear" else R, target_size)
     if config.readout == "maxout":
         shapes |= {"U_o": (H, 2 * R), "V_o": (E, 2 * R), "C_o": (annotation, 2 * R)}
@@ -138,23 +145,25 @@ def parameter_shapes(config: ModelConfig, source_size: int, target_size: int) ->
     E, units, H = config.embedding, config.encoder.units, config.decoder.units
     directions = ("forward", "backward") if config.encoder.bidirectional else ("forward",)
     annotation = len(directions) * units
+    below = config.layer_norm in ("encoder", "both")
+    above = config.layer_norm in ("decoder", "both")
     encoder = {
-        f"{direction}_{layer}": cell_shapes(config, annotation if layer else E, units)
+        f"{direction}_{layer}": cell_shapes(config, annotation if layer else E, units, 0, below)
         for layer in range(config.encoder.layers)
         for direction in directions
     }
     if config.attention.query == "previous":
-        cell: Params = {"cell_0": cell_shapes(config, E, H, annotation)}
+        cell: Params = {"cell_0": cell_shapes(config, E, H, annotation, above)}
     elif config.attention.query == "intermediate":
         cell = {
-            "transition_0": cell_shapes(config, E, H),
-            "cell_0": cell_shapes(config, annotation, H),
+            "transition_0": cell_shapes(config, E, H, 0, above),
+            "cell_0": cell_shapes(config, annotation, H, 0, above),
         }
     else:
         fed = {"none": 0, "context": annotation, "attentional": config.readout_units}
-        cell = {"cell_0": cell_shapes(config, E, H, fed[config.feeding])}
+        cell = {"cell_0": cell_shapes(config, E, H, fed[config.feeding], above)}
     for layer in range(1, config.decoder.layers):
-        cell[f"cell_{layer}"] = cell_shapes(config, H, H)
+        cell[f"cell_{layer}"] = cell_shapes(config, H, H, 0, above)
     if config.readout == "attentional":
         cell["W_c"] = (annotation + H, config.readout_units)
     attention = attention_shapes(config, annotation)
@@ -167,7 +176,9 @@ def parameter_shapes(config: ModelConfig, source_size: int, target_size: int) ->
         "decoder": {"cell": cell},
         "readout": readout_shapes(config, annotation, target_size),
     }
-    if config.initial_state != "zero":
+    if config.tie_embeddings == "all":
+        del shapes["source_embedding"]
+    if config.initial_state not in ("zero", "layers"):
         v = units if config.initial_state == "backward" else annotation
         layers = range(config.decoder.layers)
         shapes["initial_state"] = {f"W_s_{layer}": (v, H) for layer in layers}

@@ -76,11 +76,20 @@ class Encoder(nn.Module):
 
     def forward(self, embedded: Tensor, mask: Tensor) -> Tensor:
         """Embedded source [B, S, E], mask [B, S] -> annotations [B, S, 2H], 0 at padding."""
-        packed = pack_padded_sequence(
-            embedded, mask.sum(dim=1).cpu(), batch_first=True, enforce_sorted=False
-        )
-        output, _ = self.recurrence(packed)
+        output, _ = self.recurrence(self.packed(embedded, mask))
         return pad_packed_sequence(output, batch_first=True, total_length=mask.shape[1])[0]
+
+    def forward_states(self, embedded: Tensor, mask: Tensor) -> list[tuple[Tensor, ...]]:
+        """The forward direction's last state of each layer, [B, H]; an LSTM's memory with it."""
+        _, last = self.recurrence(self.packed(embedded, mask))
+        members = last if isinstance(last, tuple) else (last,)
+        return [tuple(x[2 * layer] for x in members) for layer in range(self.recurrence.num_layers)]
+
+    @staticmethod
+    def packed(embedded: Tensor, mask: Tensor):
+        """The real tokens' vectors, as PyTorch's recurrences read them."""
+        lengths = mask.sum(dim=1).cpu()
+        return pack_padded_sequence(embedded, lengths, batch_first=True, enforce_sorted=False)
 
     def parts(self) -> dict[str, tuple[Tensor, ...]]:
         """W_ih, W_hh, b_ih, b_hh of each direction and layer, under our cells' names."""

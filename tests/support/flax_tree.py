@@ -38,7 +38,7 @@ def to_flax(params: Params) -> Params:
     tree = {"encoder": params["encoder"], "decoder": decoder, **output}
     if readout:
         tree["readout"] = readout
-    return tree | {name: params[name] for name in ("source_embedding", "target_embedding")}
+    return tree | embeddings(params)
 
 
 def to_oracle(tree: Params) -> Params:
@@ -59,7 +59,12 @@ def to_oracle(tree: Params) -> Params:
     }
     if decoder:  # W_s_0 and so on
         params["initial_state"] = decoder
-    return params | {name: tree[name] for name in ("source_embedding", "target_embedding")}
+    return params | embeddings(tree)
+
+
+def embeddings(tree: Params) -> Params:
+    """Returns the embeddings of either nesting; the target's alone where both sides share it."""
+    return {name: tree[name] for name in ("source_embedding", "target_embedding") if name in tree}
 
 
 def random_tree(

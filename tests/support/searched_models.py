@@ -2,14 +2,17 @@
 
 from typing import Any
 
-from bahdanau_jax.config import DecoderConfig
+from bahdanau_jax.config import DecoderConfig, EncoderConfig
 
 # Fields of ModelConfig by name; those of `attention` as a dictionary.
 MODELS: dict[str, dict[str, Any]] = {
     "rnnsearch": {},
     "luong": {
         "cell": "lstm",
+        "encoder": EncoderConfig(units=5, layers=2),
         "decoder": DecoderConfig(units=5, layers=2),
+        "initial_state": "layers",
+        "reverse_source": True,
         "attention": {"score": "general", "query": "current", "window": "local_m"},
         "feeding": "attentional",
         "readout": "attentional",

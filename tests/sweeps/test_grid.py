@@ -167,10 +167,10 @@ def test_names_of_cells_are_safe_and_different(base):
 
 
 def test_flags_of_a_cell_say_its_values_exactly(base):
-    values = {"train.learning_rate": 0.1 + 0.2, "model.tie_embeddings": False, "seed": 3}
+    values = {"train.learning_rate": 0.1 + 0.2, "model.attention.bias": False, "seed": 3}
     cell = grid.cell(base, values, ["seed"])
     assert cell.arguments() == [
         "--config.train.learning_rate=0.30000000000000004",
-        "--config.model.tie_embeddings=false",
+        "--config.model.attention.bias=false",
         "--config.seed=3",
     ]

@@ -28,14 +28,14 @@ KERNELS = {
         Kernel(
             name="gru",
             replaces="nn.scan over a cell of the encoder",
-            when="cell=gru, no layer_norm, no dropout of states",
+            when="cell=gru, no layer_norm of the encoder, no dropout of states",
             gain="61 -> 55 ms (B=64, S=16, E=H=256, both directions)",
         ),
         Kernel(
             name="decoder_loop",
             replaces="nn.scan over the decoder's cell",
             when="a score other than fixed, window=global, no coverage, one decoder layer, no "
-            "layer_norm, no dropout of states",
+            "layer_norm of the decoder, no dropout of states",
             gain="97 -> 84 ms (additive, B=64, S=T=16, H=A=512)",
         ),
         Kernel(
@@ -53,7 +53,7 @@ KERNELS = {
         Kernel(
             name="fused_attention",
             replaces="score, softmax and context of one step",
-            when="score=additive, window=global, no coverage",
+            when="score=additive, window=global, no coverage, no normalize_keys",
             gain="not measured",
             measured_on="no accelerator yet; on a CPU it is interpreted",
             platforms=(),

@@ -33,6 +33,8 @@ class ScoreWeights(NamedTuple):
     W_a: Array | None  # float32[H, A]; None: the query meets the keys as it is
     v_a: Array | None  # float32[A]; None: the energy is the product of query and key
     scale: Array | None  # float32[], factor of the query; None: 1
+    b: Array | None = None  # float32[A], added to the query behind W_a
+    gain: Array | None = None  # float32[A], of the query's layer normalisation; None: none
 
 
 class CellWeights(NamedTuple):
@@ -121,6 +123,10 @@ def _loop(query, weights, matrices, annotations, keys, mask, taps, inside, start
     score, keys_tap = inside
 
     def attend(projected_query, taps, factors):
+        if score.b is not None:
+            projected_query = projected_query + score.b[None, :]
+        if score.gain is not None:
+            projected_query = equations.layer_norm(projected_query, score.gain)
         if score.scale is not None:
             projected_query = projected_query * score.scale
         if score.v_a is not None:
