@@ -14,7 +14,7 @@ import errno
 import logging
 import os
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
@@ -165,10 +165,10 @@ class Checkpoints:
         self.wait()
         return sorted({*self._saves("latest"), *self._saves("best")}, reverse=True)
 
-    def saved_run(self) -> dict[str, str]:
-        """Returns which run the newest checkpoint says it is of; empty if it doesn't."""
+    def saved_run(self, kinds: Sequence[str] = ("latest", "best")) -> dict[str, str]:
+        """Returns which run the newest checkpoint of some kinds is of; empty if it doesn't say."""
         self.wait()
-        newest = max([*self._saves("latest").items(), *self._saves("best").items()], default=None)
+        newest = max((x for kind in kinds for x in self._saves(kind).items()), default=None)
         if newest is None:
             return {}
         try:

@@ -42,7 +42,7 @@ def check_checkpoints(workdir: Path, checkpoint_every: int) -> None:
 
 
 def check_best(workdir: Path, step: int, checkpoints: Checkpoints) -> None:
-    """Refuses a workdir whose best checkpoint is gone: the run would end with another one.
+    """Refuses a workdir whose best checkpoint is gone, or another run's, which a run ends with.
 
     Args:
       workdir: the run's directory.
@@ -50,8 +50,11 @@ def check_best(workdir: Path, step: int, checkpoints: Checkpoints) -> None:
       checkpoints: the run's.
 
     Raises:
-      InputError: it is gone.
+      InputError: it isn't there.
     """
+    theirs = checkpoints.saved_run(("best",))
+    if theirs.get("id") != checkpoints.run.get("id", theirs.get("id")) and theirs:
+        raise InputError(f"{workdir}: its best checkpoint is of another run; {REMEDY}")
     # A damaged one is there, and told when it is read; the run may come to it again.
     if step and checkpoints.best_step() is None and step not in checkpoints.steps():
         raise InputError(f"{workdir}: its best checkpoint, of step {step:,}, is gone; {REMEDY}")

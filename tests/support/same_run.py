@@ -40,7 +40,8 @@ def loop_of(progress):
 
 
 def steps_saved(directory, kind):
-    return sorted(int(path.name) for path in (directory / "checkpoints" / kind).iterdir())
+    names = [path.name for path in (directory / "checkpoints" / kind).iterdir()]
+    return sorted(int(name) for name in names if name.isdecimal())
 
 
 def saved_state(directory, config, which):

@@ -141,6 +141,15 @@ def quietly_from(config, directory, origin):
     train(config, directory, [], init_from=origin)
 
 
+def test_a_best_checkpoint_of_another_run_is_refused_before_anything_is_trained(
+    run, other, trained
+):
+    take(run, other, "checkpoints/best")
+    config = tiny.config(trained.config.data.source)
+    config.train.steps = 69
+    assert_refused(config, run, "its best checkpoint is of another run")
+
+
 @pytest.mark.parametrize("name", ["config.json", "manifest.json"])
 def test_a_configuration_that_is_not_the_runs_own_is_refused(name, trained, run, other):
     take(run, other, name)
