@@ -9,12 +9,14 @@ import hashlib
 import io
 import json
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from bahdanau_jax.stored_files import open_regular, read_json
 
 CHECKSUMS = "checksums.json"
+CHECKSUM = "checksum"  # in a JSON file: of all else in it
 
 
 def confirm(path: str | os.PathLike[str]) -> None:
@@ -60,6 +62,10 @@ def write_atomically(path: str | os.PathLike[str], content: str | bytes) -> None
         raise
 
 
+class ChecksumError(ValueError):
+    """JSON isn't what was written."""
+
+
 class NamedFile(io.FileIO):
     """A file whose failing writes say its name, as a full disk's don't."""
 
@@ -77,6 +83,29 @@ def digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()[:16]
 
 
+def with_checksum(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns what JSON has of some values, and a checksum that says later whether it still has.
+
+    Args:
+      values: by name, of types that JSON has, without infinities and NaN.
+    """
+    return {**values, CHECKSUM: digest(json.dumps(values, sort_keys=True).encode())}
+
+
+def without_checksum(values: Any) -> Any:
+    """Returns what `with_checksum` was given; what older versions wrote without one, as it is.
+
+    Raises:
+      ChecksumError: it isn't what was written.
+    """
+    if not isinstance(values, dict) or CHECKSUM not in values:
+        return values
+    rest = {name: value for name, value in values.items() if name != CHECKSUM}
+    if with_checksum(rest) != values:
+        raise ChecksumError("its checksum differs")
+    return rest
+
+
 def write_checksums(directory: Path) -> None:
     """Writes `checksums.json`, which names every file below `directory`, its size and SHA-256.
 
@@ -88,7 +117,7 @@ def write_checksums(directory: Path) -> None:
     files = {
         file.relative_to(directory).as_posix(): {
             "bytes": file.stat().st_size,
-            "sha256": _sha256(file),
+            "sha256": file_digest(file),
         }
         for file in sorted(directory.rglob("*"))
         if file.is_file()
@@ -120,7 +149,7 @@ def damage(directory: Path) -> str | None:
             size = (directory / name).stat().st_size
             if size != expected_bytes:
                 return f"{name} has {size} bytes where {expected_bytes} were written"
-            if _sha256(directory / name) != expected_sha256:
+            if file_digest(directory / name) != expected_sha256:
                 return f"{name} isn't what was written: its checksum differs"
         except OSError as error:
             return f"{name} can't be read ({error.strerror})"
@@ -135,6 +164,7 @@ def identity(directory: Path) -> str | None:
         return None
 
 
-def _sha256(file: Path) -> str:
+def file_digest(file: Path) -> str:
+    """Returns the SHA-256 of a regular file, in hexadecimal digits; raises OSError."""
     with open_regular(file) as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()

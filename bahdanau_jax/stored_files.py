@@ -8,17 +8,19 @@ import io
 import json
 import os
 import stat
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
 from bahdanau_jax.errors import InputError
 
 
-def refuse_strange_files(directory: str | os.PathLike[str]) -> None:
+def refuse_strange_files(directory: str | os.PathLike[str], without: Collection[str] = ()) -> None:
     """Checks that everything below a directory is a file or directory that lies there.
 
     Args:
-      directory: a run's workdir; may be absent, or itself a link.
+      directory: a workdir; may be absent, or itself a link.
+      without: names in it that are passed over, as those of a sweep's cells, which may be links.
 
     Raises:
       InputError: a link leads out of it, or something is a FIFO, a socket or a device.
@@ -31,6 +33,8 @@ def refuse_strange_files(directory: str | os.PathLike[str]) -> None:
         except OSError:
             continue  # absent, gone since it was listed, or said by whoever opens it
         for entry in entries:
+            if entry.name in without and os.path.dirname(entry.path) == root:
+                continue
             if entry.is_dir(follow_symlinks=False):
                 left.append(entry.path)
             elif entry.is_file(follow_symlinks=False):

@@ -105,3 +105,22 @@ def test_a_full_disk_is_named(tmp_path):
     ):
         file.write(b"text")
     assert "/dev/full" in str(one_line(caught.value))
+
+
+def test_json_says_whether_it_is_what_was_written():
+    values = {"a": [1, 2.5, "ü"], "b": {"c": None}}
+    written = durable.with_checksum(values)
+    assert durable.without_checksum(json.loads(json.dumps(written))) == values
+    assert durable.without_checksum(values) == values  # of a version that wrote none
+    content = json.dumps(written)
+    for place in range(len(content)):
+        damaged = content[:place] + chr(ord(content[place]) ^ 1) + content[place + 1 :]
+        try:
+            read = json.loads(damaged)
+        except ValueError:
+            continue
+        if durable.CHECKSUM not in read:  # whose own name is damaged, and nothing else
+            assert values.items() <= read.items()
+            continue
+        with pytest.raises(durable.ChecksumError):
+            durable.without_checksum(read)

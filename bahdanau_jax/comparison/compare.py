@@ -21,6 +21,7 @@ from bahdanau_jax.evaluation.breakdown import (
 )
 from bahdanau_jax.evaluation.metrics import METRICS, Scoring, compared, higher_is_better
 from bahdanau_jax.evaluation.significance import Difference, Summary
+from bahdanau_jax.reports.evaluation_report import changed
 
 PER_TOKEN = "nll_per_token"
 ALL_PAIRS = 10  # of more configurations, each is compared with the best alone
@@ -95,6 +96,11 @@ def make_comparison(directory: Path, say: Callable[[str], None]) -> Comparison:
         test_set = read_test_set(configurations, split)
         say(f"comparing {len(test_set.sources):,} sentences of {split} in {len(runs)} runs")
         sums = {run.name: _sums(run, test_set) for run in runs}
+        warnings += [
+            f"{name} of {run.name} isn't what its evaluation wrote; evaluate {split} again"
+            for run in runs
+            for name in changed(run.directory, split)
+        ]
     except InputError as error:
         test_set, sums = None, {}
         warnings.append(f"sentences aren't compared, and no interval is over them: {error}")

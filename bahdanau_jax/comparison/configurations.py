@@ -139,6 +139,12 @@ def read_run(directory: Path, values: Point) -> Run:
     own = manifest.identify(directory).get("id")
     if own and result.get("run", own) != own:
         raise InputError(f"{directory / metrics_log.RESULT} is of another run; bring back its own")
+    metrics = result.get(metrics_log.METRICS)
+    if metrics and not metrics_log.is_marked(directory, metrics):
+        raise InputError(
+            f"{directory / metrics_log.METRICS} isn't what it was when the run came to its end; "
+            "bring it back, or give the run's command again"
+        )
     idle = {*ineffective(config), *SAID}
     settings: Settings = {p: value_of(config, p) for p in field_paths() if p not in idle}
     if origin := next((start["init_from"] for start in starts if start.get("init_from")), None):

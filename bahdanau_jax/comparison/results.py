@@ -16,6 +16,8 @@ from bahdanau_jax.data.vocabularies import Vocabularies
 from bahdanau_jax.errors import InputError
 from bahdanau_jax.evaluation.breakdown import source_lengths
 from bahdanau_jax.fields import field_paths, value_of
+from bahdanau_jax.reports.evaluation_report import changed
+from bahdanau_jax.stored_files import refuse_strange_files
 from bahdanau_jax.sweeps import sweep
 from bahdanau_jax.sweeps.grid import SEEDS, Point
 from bahdanau_jax.workdir import directory as workdir
@@ -71,6 +73,8 @@ def read_results(directory: Path) -> SweepResults:
       InputError: there is no finished run.
     """
     cells, notes, commands = _listed(directory)
+    # Each cell is looked through when it is read, and left out if it can't be.
+    refuse_strange_files(directory, [name for name, _, _ in cells])
     runs, missing = [], []
     for name, values, _ in cells:
         cell = directory / name
@@ -118,6 +122,11 @@ def read_test_set(configurations: Sequence[Configuration], split: str) -> TestSe
             )
         if len(run.outputs(split) or []) != len(examples):
             raise InputError(f"outputs/{split}.txt of {run.name} doesn't fit the data")
+        if f"outputs/{split}.txt" in changed(run.directory, split):
+            raise InputError(
+                f"outputs/{split}.txt of {run.name} isn't what its evaluation wrote; evaluate "
+                f"{split} again"
+            )
     sources = [example.source for example in examples]
     references = [tuple(example.references) for example in examples]
     words = source_lengths(vocabulary, sources)
@@ -143,7 +152,9 @@ def _listed(
         known = sweep.read_sweep(directory)
         cells = [(c["name"], c["values"], list(c.get("matched", {}))) for c in known["cells"]]
         return cells, known["notes"], [start["command"] for start in known["starts"]]
-    workdirs = sorted(path.parent for path in directory.glob(f"*/{workdir.CONFIG}"))
+    held = {path.parent for name in workdir.HELD for path in directory.glob(f"*/{name}")}
+    workdirs = sorted(path for path in held if (path / workdir.CONFIG).exists())
+    lost = sorted(held.difference(workdirs))
     if not workdirs:
         raise InputError(
             f"{directory}: neither a sweep nor directories of runs; give the workdir of a sweep"
@@ -153,12 +164,16 @@ def _listed(
         path for path in field_paths() if len({value_of(config, path) for config in configs}) > 1
     ]
     values = [{path: value_of(config, path) for path in different} for config in configs]
-    return [(p.name, v, []) for p, v in zip(workdirs, values, strict=True)], [], []
+    cells = [(p.name, v, []) for p, v in zip(workdirs, values, strict=True)]
+    return cells + [(path.name, {}, []) for path in lost], [], []
 
 
 def _unfinished(directory: Path) -> str:
     try:
         step = metrics_log.read_metrics(directory)[-1]["step"]
-    except (InputError, IndexError):
+    except InputError as error:
+        there = (directory / metrics_log.METRICS).exists()
+        return f"can't be compared: {error}" if there else "not begun"
+    except IndexError:
         return "not begun"
     return f"not finished: it is at step {step:,}"

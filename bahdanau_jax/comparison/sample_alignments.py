@@ -8,6 +8,7 @@ import numpy as np
 
 from bahdanau_jax.comparison.configurations import Configuration
 from bahdanau_jax.comparison.results import TestSet
+from bahdanau_jax.reports.evaluation_report import changed
 from bahdanau_jax.stored_files import parse_json, read_text
 
 SAMPLES = 3
@@ -57,7 +58,7 @@ def sample_alignments(configurations: Sequence[Configuration], test_set: TestSet
         run = configuration.runs[0]
         outputs = run.outputs(test_set.name) or []
         lines = _lines(run.directory / "alignments" / f"{test_set.name}.jsonl")
-        if len(lines) != len(test_set.sources):
+        if len(lines) != len(test_set.sources) or changed(run.directory, test_set.name):
             continue
         try:
             of_run = [_attended(lines[n], f"{configuration.label}: {outputs[n]}") for n in numbers]

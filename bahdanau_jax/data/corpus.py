@@ -4,6 +4,7 @@ Whatever the source, its splits are called `train`, `dev` and, for each test set
 its text is NFC-normalised; and it is read as a stream, as often as it is asked for.
 """
 
+import collections
 import dataclasses
 import hashlib
 import pathlib
@@ -114,12 +115,27 @@ class Corpus:
           One example for each line, so that the n-th output belongs to the n-th line.
 
         Raises:
-          InputError: there is no such split, or its text can't be used.
+          InputError: there is no such split, its text can't be used, or it isn't what it was when
+            this process read it before.
         """
-        for source, *references in self._source.rows(self.resolve_split(split)):
-            yield Example(
+        split, digest = self.resolve_split(split), hashlib.sha256()
+        for source, *references in self._source.rows(split):
+            example = Example(
                 normalize(source, self._lowercase),
                 tuple(normalize(reference, self._lowercase) for reference in references),
+            )
+            # Neither mark occurs in the text, so that no two splits look the same.
+            row = "\0".join((example.source, *example.references)) + "\n"
+            digest.update(row.encode())
+            yield example
+        self.confirm(split, digest.hexdigest()[:16])
+
+    def confirm(self, split: str, fingerprint: str) -> None:
+        """Notes the fingerprint of a split, and raises InputError if another one was noted."""
+        if self._fingerprints.setdefault(self.resolve_split(split), fingerprint) != fingerprint:
+            raise InputError(
+                f"{self.name}: the text of {split} changed while it was read; give the same "
+                "command again once nobody writes to it"
             )
 
     def pairs(self) -> "TrainingPairs":
@@ -138,19 +154,14 @@ class Corpus:
           split: any name that `resolve_split` takes.
 
         Returns:
-          The beginning of a SHA-256 over every example; reads the split once.
+          The beginning of a SHA-256 over every example; reads the split unless it was read before.
 
         Raises:
           InputError: as `examples`.
         """
         split = self.resolve_split(split)
         if split not in self._fingerprints:
-            digest = hashlib.sha256()
-            for example in self.examples(split):
-                # Neither mark occurs in the text, so that no two splits look the same.
-                row = "\0".join((example.source, *example.references)) + "\n"
-                digest.update(row.encode())
-            self._fingerprints[split] = digest.hexdigest()[:16]
+            collections.deque(self.examples(split), maxlen=0)
         return self._fingerprints[split]
 
 

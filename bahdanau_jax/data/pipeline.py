@@ -55,6 +55,8 @@ class Data:
             )
             for split in splits
         }
+        for name, fingerprint in texts.items():
+            self.corpus.confirm(name.removeprefix("data/"), fingerprint)
         return texts | {"vocabularies": self.vocabularies.fingerprint}
 
     def training_store(self, say: Callable[[str], None]) -> TokenStore:

@@ -13,8 +13,10 @@ from bahdanau_jax.data.batching import decoding_batches
 from bahdanau_jax.data.shapes import round_up
 from bahdanau_jax.data.token_store import TokenStore
 from bahdanau_jax.data.vocabularies import Vocabularies
+from bahdanau_jax.errors import InputError
 from bahdanau_jax.model.seq2seq import Seq2Seq
 from bahdanau_jax.runtime import devices
+from bahdanau_jax.runtime.memory import capacity, gibibytes
 from bahdanau_jax.runtime.precision import precisely
 from bahdanau_jax.search.beam import Hypotheses, Sentences, search
 from bahdanau_jax.special_ids import EOS, PAD
@@ -70,6 +72,9 @@ class Search:
           names: what the keys of sampling call each sentence; None: its number in the store.
           forced: whether outputs begin with the store's targets.
           alignments: whether they are wanted.
+
+        Raises:
+          InputError: a batch's search can't fit in a device's memory.
         """
         prefixed = int(sources.target_lengths.max(initial=1)) - 1 if forced else 0
         width = round_up(prefixed) if prefixed else 0
@@ -88,7 +93,7 @@ class Search:
             # Filler rows have no source, and end before the first step.
             asked: list[Any] = [source, limits, least.astype(np.int32), prefix, named]
             batch = Sentences(*asked)
-            longest = int(self._limit(np.array(source.shape[1]))) + width
+            longest = self._check_fits(source.shape, nbest, width)
             needed = 4 * source.size * longest * max(nbest, self._config.beam_size)
             record = alignments and needed <= ALIGNMENT_BYTES
             found = self._compiled(longest, nbest, record)(params, devices.shard(batch))
@@ -98,6 +103,41 @@ class Search:
             running = numbers, lengths, found
         if running is not None:
             yield from _read(*running)
+
+    def check(self, sources: TokenStore) -> None:
+        """Refuses, as `stream`, sentences whose search can't fit; searches for nothing."""
+        batches = decoding_batches(sources, self._config.batch_size, multiple=jax.device_count())
+        for _, source in batches:
+            self._check_fits(source.shape)
+
+    def _check_fits(self, shape: tuple[int, ...], nbest: int = 1, width: int = 0) -> int:
+        """Returns the most tokens of an output of a batch of sources.
+
+        Args:
+          shape: of the sources, (B, S).
+          nbest: outputs a sentence.
+          width: tokens that outputs begin with, at most.
+
+        Raises:
+          InputError: a device has less memory than the search keeps, at least.
+        """
+        decode, model = self._config, self._model
+        longest = int(self._limit(np.array(shape[1]))) + width
+        places = nbest if decode.temperature else decode.beam_size
+        sentences = shape[0] // jax.device_count()
+        annotations = shape[1] * model.config.annotation_units * 2  # of bfloat16
+        scores, history = 4 * model.target_size, 8 * longest
+        candidates = 0 if decode.temperature else 8 * min(places, model.target_size)
+        rows = sentences * places
+        needed = rows * (max(self._members, 1) * annotations + scores + history + candidates)
+        limit = capacity()
+        if limit is not None and needed > limit:
+            raise InputError(
+                f"{shape[0]} sentences of {shape[1]} tokens with {places:,} hypotheses each need "
+                f"more than {gibibytes(needed)} on a device that has {gibibytes(limit)}; lower "
+                "decode.beam_size or decode.batch_size"
+            )
+        return longest
 
     def _limit(self, lengths: np.ndarray) -> np.ndarray:
         """Returns the most tokens that outputs may have, end marks counted, int32."""

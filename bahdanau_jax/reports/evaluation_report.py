@@ -1,5 +1,6 @@
 """What a trained run shows of itself: figures of splits, in parts too, outputs and alignments."""
 
+import contextlib
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -9,7 +10,7 @@ import jax
 
 from bahdanau_jax.data.corpus import source_text
 from bahdanau_jax.data.pipeline import EvaluationSplit
-from bahdanau_jax.durable import write_atomically
+from bahdanau_jax.durable import file_digest, write_atomically
 from bahdanau_jax.evaluation import breakdown, metrics, significance
 from bahdanau_jax.evaluation.decoding import Output, alignment_json
 from bahdanau_jax.evaluation.evaluator import Measured
@@ -17,10 +18,12 @@ from bahdanau_jax.evaluation.gold_comparison import GoldComparison, compare_with
 from bahdanau_jax.evaluation.trained_run import TrainedRun, open_run_data
 from bahdanau_jax.lines import one_column
 from bahdanau_jax.special_ids import EOS
+from bahdanau_jax.stored_files import read_json
 from bahdanau_jax.terminal import say, say_nothing, visible
 from bahdanau_jax.workdir import manifest, metrics_log
 
 FOLDERS = OUTPUTS, ALIGNMENTS, EVALUATION = "outputs", "alignments", "evaluation"  # in a workdir
+WRITTEN = "files"  # in evaluation/SPLIT.json: digests of what was written with it
 HEAT_MAPS = 6  # drawn on one page
 LONGEST_DRAWN = 40  # tokens a side; longer pairs make unreadable heat maps
 
@@ -37,6 +40,7 @@ def conclude(run: TrainedRun, directory: Path, splits: list[EvaluationSplit]) ->
     result: dict[str, float | str] = {"step": run.step, "parameters": count}
     result["start"] = len(manifest.read_starts(directory))
     result["run"] = manifest.identify(directory).get("id", "")
+    result[metrics_log.METRICS] = metrics_log.written(directory).mark
     shown: list[Output] = []
     for number, split in enumerate(splits):
         figures, outputs = evaluate_split(run, directory, split)
@@ -158,13 +162,42 @@ def write_outputs(
     list a step: row i is the step that produced token i.
     """
     lines = [one_column(run.evaluator.text(output)) + "\n" for output in measured.outputs]
-    _write(directory / OUTPUTS / f"{split.name}.txt", lines)
+    outputs, alignments = _written(split.name)
+    _write(directory / outputs, lines)
     source = run.vocabularies.source
     lines = [
         alignment_json(run.vocabularies, source.encode(source_text(example.source)), output) + "\n"
         for example, output in zip(split.examples, measured.outputs, strict=True)
     ]
-    _write(directory / ALIGNMENTS / f"{split.name}.jsonl", lines)
+    _write(directory / alignments, lines)
+
+
+def _written(split: str) -> tuple[str, str]:
+    """Returns where a split's outputs and their alignments lie in a workdir."""
+    return f"{OUTPUTS}/{split}.txt", f"{ALIGNMENTS}/{split}.jsonl"
+
+
+def changed(directory: Path, split: str) -> list[str]:
+    """Returns the names of a split's files that aren't what its evaluation wrote.
+
+    Args:
+      directory: the workdir.
+      split: a split's name; one that an older version has evaluated has nothing to compare with.
+    """
+    try:
+        digests = dict(read_json(directory / EVALUATION / f"{split}.json")[WRITTEN])
+    except (FileNotFoundError, KeyError):
+        return []
+    except (OSError, ValueError, TypeError):
+        return [f"{EVALUATION}/{split}.json"]
+    names = []
+    for name in _written(split):
+        with contextlib.suppress(OSError):
+            if file_digest(directory / name) == digests.get(name):
+                continue
+        if name in digests:
+            names.append(name)
+    return names
 
 
 def write_parts(
@@ -198,6 +231,11 @@ def write_parts(
     if comparison is not None:
         with_links["aer"] = breakdown.link_sums(comparison.argmax)
     parts: dict[str, Any] = {
+        WRITTEN: {
+            name: file_digest(directory / name)
+            for name in _written(split.name)
+            if (directory / name).exists()
+        },
         "intervals": breakdown.intervals(with_links, significance.RESAMPLES),
         "by_length": breakdown.to_json(breakdown.by_length(lengths, with_links)),
         "by_unknown_words": breakdown.to_json(

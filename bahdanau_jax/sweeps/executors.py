@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from bahdanau_jax.errors import InputError, flat
 from bahdanau_jax.runtime.signals import Notice
 from bahdanau_jax.stored_files import open_regular
+from bahdanau_jax.terminal import say
 
 LOG = "log.txt"  # in a cell's workdir: all that its runs have written
 POLL = 0.05  # seconds between two looks at the processes
@@ -104,10 +105,12 @@ def run_slurm(
       cluster: `slurm`, or `local` for processes on this machine, as tests want.
 
     Yields:
-      The jobs as they end. Leaving early leaves them running.
+      The jobs as they end. Leaving early cancels the others, which save if Slurm's KillWait lets
+      them.
 
     Raises:
       InputError: submitit isn't installed, there is no Slurm here, or a parameter is unknown.
+      Stopped: a signal asked for it; the jobs that ran or waited are cancelled.
     """
     try:
         import submitit
@@ -115,29 +118,44 @@ def run_slurm(
         raise InputError(
             '--executor=slurm needs submitit; pip install "bahdanau_jax[slurm]"'
         ) from None
-    try:
-        executor = submitit.AutoExecutor(folder=folder / "%j", cluster=cluster)
-        limit = {"slurm_array_parallelism": parallel} if parallel else {}
-        executor.update_parameters(name="bahdanau_jax", **limit, **parameters)
-        with executor.batch():
-            pending = {
-                job.name: executor.submit(SlurmCell(job.command, str(job.directory / LOG)))
-                for job in jobs
-            }
-    except (RuntimeError, NameError, TypeError) as error:
-        raise InputError(f"--executor=slurm: {flat(error)}") from error
-    for job in jobs:
-        started(job)
-    began = time.monotonic()
-    while pending:
-        for name, job in list(pending.items()):
-            if not job.done():
-                continue
-            del pending[name]
-            # A job that was killed leaves no result; submitit raises when it is asked for.
-            status = 1 if job.exception() is not None else job.result()
-            yield Ended(name, status, time.monotonic() - began)
-        time.sleep(POLL if cluster == "local" else 1.0)
+    # Held, so that no job is submitted that this list lacks.
+    with Notice() as notice, notice.held():
+        try:
+            executor = submitit.AutoExecutor(folder=folder / "%j", cluster=cluster)
+            limit = {"slurm_array_parallelism": parallel} if parallel else {}
+            executor.update_parameters(name="bahdanau_jax", **limit, **parameters)
+            with executor.batch():
+                pending = {
+                    job.name: executor.submit(SlurmCell(job.command, str(job.directory / LOG)))
+                    for job in jobs
+                }
+        except (RuntimeError, NameError, TypeError) as error:
+            raise InputError(f"--executor=slurm: {flat(error)}") from error
+        try:
+            for job in jobs:
+                started(job)
+            began = time.monotonic()
+            while pending:
+                notice.check()
+                for name, job in list(pending.items()):
+                    if not job.done():
+                        continue
+                    del pending[name]
+                    # A job that was killed leaves no result; submitit raises when asked for it.
+                    status = 1 if job.exception() is not None else job.result()
+                    yield Ended(name, status, time.monotonic() - began)
+                time.sleep(POLL if cluster == "local" else 1.0)
+        finally:
+            _cancel(pending)
+
+
+def _cancel(pending: Mapping[str, Any]) -> None:
+    """Cancels submitted jobs; says which ones couldn't be."""
+    for name, job in pending.items():
+        try:
+            job.cancel()
+        except (OSError, subprocess.CalledProcessError) as error:
+            say(f"{name} runs on as job {job.job_id} of Slurm ({flat(error)}); scancel it")
 
 
 class SlurmCell:

@@ -29,7 +29,7 @@ from bahdanau_jax.training.loop import Program
 from bahdanau_jax.training.member import Member
 from bahdanau_jax.training.optimizer import make_optimizer
 from bahdanau_jax.training.step import TrainState, create_state, make_train_step
-from bahdanau_jax.training.train import MAY_CHANGE, train_members
+from bahdanau_jax.training.train import MAY_CHANGE, check_members, train_members
 from bahdanau_jax.workdir import directory as workdir
 from bahdanau_jax.workdir import manifest, metrics_log
 from bahdanau_jax.workdir.checkpoints import Checkpoints
@@ -97,6 +97,9 @@ def train_replicas(
             say(f"they don't stand at one step; one group is trained after another: {steps}")
         if not groups:
             sweep.list_cells(directory, cells, [])
+        # What is wrong with a later group is said before an earlier one is changed.
+        for group in groups.values() if len(groups) > 1 else ():
+            check_members(group, replica_program, init_from)
         for number, group in enumerate(groups.values()):
             claimed = functools.partial(_begin, directory, group, cells if number == 0 else [])
             train_members(group, replica_program, init_from, claimed)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from bahdanau_jax.config import Config
-from bahdanau_jax.durable import write_atomically
+from bahdanau_jax.durable import without_checksum, write_atomically
 from bahdanau_jax.effects import ineffective
 from bahdanau_jax.errors import InputError
 from bahdanau_jax.fields import differences, to_dict
@@ -110,7 +110,7 @@ def read_sweep(directory: Path) -> dict[str, Any]:
     """
     path = directory / SWEEP
     try:
-        known = read_json(path)
+        known = without_checksum(read_json(path))
         whole = isinstance(known["notes"], list)
         whole &= all(isinstance(start["command"], list) for start in known["starts"])
         for entry in known["cells"]:
@@ -137,7 +137,7 @@ def write_failure(directory: Path, status: int, why: str) -> None:
     time_now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     failure = {"status": status, "why": why, "time": time_now}
     directory.mkdir(parents=True, exist_ok=True)
-    write_atomically(directory / FAILED, metrics_log.to_json(failure))
+    write_atomically(directory / FAILED, metrics_log.to_json(failure, checksum=True))
 
 
 def read_failure(directory: Path) -> str | None:
@@ -146,7 +146,7 @@ def read_failure(directory: Path) -> str | None:
     if is_finished(directory) or not path.exists():
         return None
     try:
-        return str(read_json(path)["why"])
+        return str(without_checksum(read_json(path))["why"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         return f"{FAILED} can't be read ({type(error).__name__})"
 
@@ -245,7 +245,7 @@ def list_cells(directory: Path, cells: Sequence[Cell], notes: Sequence[str]) -> 
         "starts": [*known["starts"], start],
         "notes": list(dict.fromkeys([*known["notes"], *notes, *others])),
     }
-    write_atomically(directory / SWEEP, metrics_log.to_json(written))
+    write_atomically(directory / SWEEP, metrics_log.to_json(written, checksum=True))
     return others
 
 

@@ -3,7 +3,6 @@
 import concurrent.futures
 import math
 from collections.abc import Callable, Iterable
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -13,6 +12,7 @@ from bahdanau_jax.config import Config, ModelConfig
 from bahdanau_jax.data.batching import Batch
 from bahdanau_jax.errors import InputError
 from bahdanau_jax.runtime import devices
+from bahdanau_jax.runtime.memory import capacity, gibibytes
 from bahdanau_jax.terminal import say
 
 Shape = tuple[int, int, int]  # (B, S, T) of a batch, over all processes
@@ -104,22 +104,6 @@ def planned(compiled: jax.stages.Compiled) -> StepMemory:
     )
 
 
-def capacity() -> int | None:
-    """Returns the bytes of a device that this process may use, or None where nobody says."""
-    device = jax.local_devices()[0]
-    statistics = device.memory_stats() or {}
-    if "bytes_limit" in statistics:
-        return statistics["bytes_limit"]
-    if device.platform != "cpu":
-        return None
-    try:
-        lines = Path("/proc/meminfo").read_text().splitlines()
-    except OSError:
-        return None
-    sizes = dict(line.split(":", 1) for line in lines)
-    return int(sizes["MemTotal"].split()[0]) * 1024 // jax.local_device_count()
-
-
 def check_fits(memory: StepMemory, shape: Shape, limit: int | None) -> None:
     """Refuses a step that can't fit.
 
@@ -201,8 +185,3 @@ def _size(tree: Any) -> int:
     # Not `leaf.nbytes`, which may overflow; keys of random numbers are small.
     arrays = [x for x in jax.tree.leaves(tree) if jax.numpy.issubdtype(x.dtype, jax.numpy.number)]
     return sum(math.prod(map(int, array.shape)) * array.dtype.itemsize for array in arrays)
-
-
-def gibibytes(size: int) -> str:
-    """Returns bytes as text."""
-    return f"{size / 2**30:.2f} GiB"

@@ -36,6 +36,7 @@ from bahdanau_jax.training.optimizer import make_optimizer, with_plateau_rate
 from bahdanau_jax.training.record import SKIPPED, write_skipped
 from bahdanau_jax.training.step import TrainState, TrainSums, create_state, make_train_step
 from bahdanau_jax.validation import MOST
+from bahdanau_jax.workdir.checkpoints import Restored
 
 
 class Program(NamedTuple):
@@ -132,6 +133,7 @@ class Trainer:
         self.program = make_program(self.model, [m.config for m in members], self.total)
         check_sizes(self.template(), config, self.batcher.shapes[0], len(members))
         self._pending: _Pending | None = None
+        self._restored: list[Restored] = []
 
     def describe(self) -> None:
         """Says what is going to be trained, on what."""
@@ -167,8 +169,24 @@ class Trainer:
     def _shapes(self) -> Any:
         return jax.eval_shape(lambda: self.program.part(self.program.create(), 0))
 
+    def restore(self) -> int | None:
+        """Reads the checkpoints that the members go on from; returns their step, None if new.
+
+        Raises:
+          InputError: one can't be read, or what was written beside it is gone.
+        """
+        step = saved_step(self.members)
+        if step is None:
+            return None
+        # One run may fall back on an older checkpoint; several need one that all of them have.
+        which = "latest" if len(self.members) == 1 else step
+        self._restored = [member.restore(self.template(), which) for member in self.members]
+        return self._restored[0].step
+
     def train(self, dev: EvaluationSplit, notice: Notice) -> None:
         """Runs to the last step, or until patience or a failure has ended every member.
+
+        Members that go on have to be restored before.
 
         Args:
           dev: what the members are evaluated on.
@@ -252,17 +270,14 @@ class Trainer:
     def _start(self) -> tuple[TrainState, int | None]:
         """Returns the states to begin with, and the step that they were saved at, None if new."""
         program, members = self.program, self.members
-        resumed = saved_step(members)
-        if resumed is None:
+        restored, self._restored = self._restored, []
+        if not restored:
             placement = devices.replicated(across_processes=True)
             states = jax.jit(program.create, out_shardings=placement)()
             if self._first_params is not None:
                 params = self._first_params(self.template().params)
                 states = states.beginning_with(program.join([params] * len(members)))
             return states, None
-        # One run may fall back on an older checkpoint; several need one that all of them have.
-        which = "latest" if len(members) == 1 else resumed
-        restored = [member.restore(self.template(), which) for member in members]
         self._say(f"resuming from step {restored[0].step:,}")
         return program.join([one.state for one in restored]), restored[0].step
 

@@ -74,7 +74,9 @@ class Member:
         """Reads a checkpoint, and takes the record in it for its own; see `Checkpoints.restore`."""
         restored = self.checkpoints.restore(template, which)
         self.record = LoopState.from_saved(restored.progress)
-        history.check_metrics(self.directory, restored.step, self.record.lines)
+        lines, digest = self.record.lines, self.record.lines_digest
+        history.check_best(self.directory, self.record.best_step, self.checkpoints)
+        history.check_metrics(self.directory, restored.step, lines, digest)
         return restored
 
     def open(

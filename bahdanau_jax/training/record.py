@@ -39,6 +39,7 @@ class LoopState:
       skipped: updates left out because the loss or its gradient wasn't finite.
       skipped_in_a_row: those of them since the last update that was made.
       lines: lines of metrics.jsonl.
+      lines_digest: of these lines, as `metrics_log.written` gives it; 0: not known.
       loss, nll, tokens, coverage: sums since the last line of training figures.
     """
 
@@ -51,6 +52,7 @@ class LoopState:
     skipped: int = 0
     skipped_in_a_row: int = 0
     lines: int = 0
+    lines_digest: int = 0
     loss: float = 0.0
     nll: float = 0.0
     tokens: float = 0.0

@@ -54,7 +54,7 @@ class Saver:
         if self._saved == (step, record.evaluated):
             return
         self._settle()
-        record.lines = self._writer.lines
+        record.lines, record.lines_digest = self._writer.written
         self._under_way, self._saved = (step, better), (step, record.evaluated)
         try:
             self._writer.confirm()

@@ -1,10 +1,11 @@
 """Training in workdirs, from the checks before the first step to the figures of the last."""
 
 import contextlib
+import functools
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from bahdanau_jax.config import Config
 from bahdanau_jax.data.pipeline import EvaluationSplit, open_data
@@ -22,6 +23,7 @@ from bahdanau_jax.training.member import Member
 from bahdanau_jax.workdir import directory as workdir
 from bahdanau_jax.workdir import history, manifest
 from bahdanau_jax.workdir.checkpoints import Checkpoints
+from bahdanau_jax.workdir.selection import restore_selected
 
 # What a run that goes on may be given anew; every start's values are in the manifest.
 MAY_CHANGE = (
@@ -90,7 +92,15 @@ def train_members(
     """
     with contextlib.ExitStack() as stack:
         notice = stack.enter_context(Notice())
-        trainer, splits = _claim(stack, members, make_program, init_from, restart)
+        tell = say if processes.is_first() else say_nothing
+        flags = {"init_from": init_from is not None, "restart": restart}
+        check_processes(members[0].config, members[0].experiment, flags)
+        if restart:
+            _move_aside(members, tell)
+        ready = _check(stack, members, make_program, init_from, tell)
+        if processes.is_first():
+            _claim(members, ready)
+        trainer, splits = ready.trainer, ready.splits
         claimed()
         with processes.until_one_dies():
             trainer.train(splits[0], notice)
@@ -105,39 +115,61 @@ def train_members(
             processes.from_first(None)
 
 
-def _claim(
+def check_members(
+    members: Sequence[Member], make_program: MakeProgram, init_from: Path | None = None
+) -> None:
+    """Checks, as `train_members`, all that could be wrong; writes nothing but locks.
+
+    Args:
+      members: new, or going on.
+      make_program: as `loop.Trainer` takes it.
+      init_from: the workdir of a run whose best parameters new runs begin with.
+
+    Raises:
+      InputError: the data, a workdir or a checkpoint can't be used.
+    """
+    with contextlib.ExitStack() as stack:
+        _check(stack, members, make_program, init_from, say_nothing)
+
+
+class _Ready(NamedTuple):
+    """What can be trained: nothing that the user gave is wrong."""
+
+    trainer: Trainer
+    splits: list[EvaluationSplit]  # the development split, then the test splits
+    fingerprints: dict[str, str]  # of the splits' text and the vocabularies
+    step: int  # that the members go on from; 0: they are new
+    origin: "WarmStart | None"
+
+
+def _move_aside(members: Sequence[Member], tell: Callable[[str], None]) -> None:
+    """Moves what the members' workdirs hold out of the way."""
+    with processes.together():
+        for member in members if processes.is_first() else ():
+            if moved := workdir.move_aside(member.directory):
+                tell(f"what {member.directory} held lies in {moved}")
+
+
+def _check(
     stack: contextlib.ExitStack,
     members: Sequence[Member],
     make_program: MakeProgram,
     init_from: Path | None,
-    restart: bool,
-) -> tuple[Trainer, list[EvaluationSplit]]:
-    """Makes the workdirs the members' own, unless anything that the user gave is wrong.
-
-    All of it is read before anything but a lock is written, so that a mistake claims no workdir.
+    tell: Callable[[str], None],
+) -> _Ready:
+    """Reads all that the user gave, before anything but a lock is written.
 
     Args:
       stack: holds locks and checkpoints open.
       members: new, or going on.
       make_program: as `loop.Trainer` takes it.
       init_from: the workdir of a run whose best parameters new runs begin with.
-      restart: move what the workdirs hold aside first.
-
-    Returns:
-      What trains them, and the splits: the development split, then the test splits.
+      tell: told what takes long.
     """
-    first, config = processes.is_first(), members[0].config
-    tell = say if first else say_nothing
-    flags = {"init_from": init_from is not None, "restart": restart}
-    check_processes(config, members[0].experiment, flags)
-    if restart:
-        with processes.together():
-            for member in members if first else ():
-                if moved := workdir.move_aside(member.directory):
-                    tell(f"what {member.directory} held lies in {moved}")
+    config = members[0].config
     with processes.together():
         for member in members:
-            if first:
+            if processes.is_first():
                 stack.enter_context(workdir.lock(member.directory))
             workdir.check_config(member.directory, member.config, MAY_CHANGE)
     for member in members:
@@ -166,28 +198,33 @@ def _claim(
             manifest.check_fingerprints(member.directory, current)
         trainer = Trainer(members, data, make_program, None if origin is None else origin.params)
     with processes.together():
+        for split in splits:
+            trainer.evaluator.search.check(split.sources)
         if processes.from_first(current) != current:
             raise InputError("its data or vocabularies aren't those of process 0")
-    if not first:
-        return trainer, splits
-    trainer.describe()
+    return _Ready(trainer, splits, current, trainer.restore() or 0, origin)
+
+
+def _claim(members: Sequence[Member], ready: _Ready) -> None:
+    """Makes the workdirs the members' own."""
+    ready.trainer.describe()
     for member in members:
         workdir.write_config(member.directory, member.config, MAY_CHANGE)
         if not (member.directory / "vocabulary" / "vocabulary.json").exists():
-            data.vocabularies.save(member.directory / "vocabulary")
+            ready.trainer.data.vocabularies.save(member.directory / "vocabulary")
         _say_changes(member.directory, member.config)
         manifest.write_manifest(
             member.directory,
             member.config,
             overrides=member.overrides,
-            fingerprints=current,
-            step=resumed or 0,
-            origin=None if origin is None else origin.describe(),
+            fingerprints=ready.fingerprints,
+            step=ready.step,
+            origin=None if ready.origin is None else ready.origin.describe(),
             experiment=member.experiment,
             run=member.checkpoints.saved_run(),
         )
         member.checkpoints.run = manifest.identify(member.directory)
-    return trainer, splits
+        member.checkpoints.completed = functools.partial(manifest.note_saved, member.directory)
 
 
 def _say_changes(directory: Path, config: Config) -> None:
@@ -248,7 +285,7 @@ class WarmStart:
           InputError: there is no good checkpoint.
         """
         with self._checkpoints() as checkpoints:
-            return checkpoints.restore_params(like, "best").state
+            return restore_selected(checkpoints, like, "best").state
 
     def describe(self) -> dict[str, Any]:
         """Returns its workdir and the step of its parameters, for the manifest."""

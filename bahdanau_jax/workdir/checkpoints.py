@@ -14,7 +14,7 @@ import errno
 import logging
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
@@ -64,6 +64,7 @@ class Checkpoints:
 
     Attributes:
       run: which run it is, as `manifest.identify` says; saved in each checkpoint.
+      completed: told the step of each save once it is complete, in another thread.
     """
 
     def __init__(
@@ -80,6 +81,7 @@ class Checkpoints:
           keep: how many of the newest saves stay, at least 1.
         """
         self.run, self._keep = run, keep
+        self.completed: Callable[[int], None] = lambda step: None
         self._directory = Path(directory).absolute()
         self._writing = self._directory / "writing"
         handlers = ocp.DefaultCheckpointHandlerRegistry()
@@ -163,10 +165,10 @@ class Checkpoints:
         self.wait()
         return sorted({*self._saves("latest"), *self._saves("best")}, reverse=True)
 
-    def saved_run(self) -> dict[str, str]:
-        """Returns which run the newest checkpoint says it is of; empty if it doesn't."""
+    def saved_run(self, kinds: Sequence[str] = ("latest", "best")) -> dict[str, str]:
+        """Returns which run the newest checkpoint of some kinds is of; empty if it doesn't say."""
         self.wait()
-        newest = max([*self._saves("latest").items(), *self._saves("best").items()], default=None)
+        newest = max((x for kind in kinds for x in self._saves(kind).items()), default=None)
         if newest is None:
             return {}
         try:
@@ -239,6 +241,7 @@ class Checkpoints:
             durable.confirm_tree(copy)
             self._move(copy, self._directory / "best" / name)
         self._move(written, self._directory / "latest" / name)
+        self.completed(step)
         latest, former = self._saves("latest"), self._saves("best")
         kept = sorted(s for s in latest if s <= step)[-self._keep :]
         outdated = [path for s, path in latest.items() if s not in kept]

@@ -7,7 +7,8 @@ goes on from. So what somebody lost must be told before it is overwritten.
 from pathlib import Path
 
 from bahdanau_jax.errors import InputError
-from bahdanau_jax.workdir import manifest
+from bahdanau_jax.workdir import manifest, metrics_log
+from bahdanau_jax.workdir.checkpoints import Checkpoints
 from bahdanau_jax.workdir.metrics_log import METRICS, RESULT, read_metrics
 
 # Training ends after three saves in a row that fail. So a run that is past its fourth had one.
@@ -30,8 +31,8 @@ def check_checkpoints(workdir: Path, checkpoint_every: int) -> None:
     sign = ""
     if (workdir / RESULT).exists():
         sign = f"{RESULT} is there"
-    elif any(start.get("step") for start in manifest.read_starts(workdir)):
-        sign = f"{manifest.MANIFEST} has a start that went on from one"
+    elif any(s.get("step") or s.get(manifest.SAVED) for s in manifest.read_starts(workdir)):
+        sign = f"{manifest.MANIFEST} says that there was one"
     elif (workdir / METRICS).exists():
         last = max((line["step"] for line in read_metrics(workdir)), default=0)
         if last > SAVES * checkpoint_every:
@@ -40,16 +41,36 @@ def check_checkpoints(workdir: Path, checkpoint_every: int) -> None:
         raise InputError(f"{workdir}: its checkpoints are gone, although {sign}; {REMEDY}")
 
 
-def check_metrics(workdir: Path, step: int, lines: int) -> None:
-    """Refuses a metrics.jsonl that lacks what was in it when a checkpoint was saved.
+def check_best(workdir: Path, step: int, checkpoints: Checkpoints) -> None:
+    """Refuses a workdir whose best checkpoint is gone, or another run's, which a run ends with.
+
+    Args:
+      workdir: the run's directory.
+      step: of the best, as the checkpoint says that the run goes on from; 0: there was none yet.
+      checkpoints: the run's.
+
+    Raises:
+      InputError: it isn't there.
+    """
+    theirs = checkpoints.saved_run(("best",))
+    if theirs.get("id") != checkpoints.run.get("id", theirs.get("id")) and theirs:
+        raise InputError(f"{workdir}: its best checkpoint is of another run; {REMEDY}")
+    # A damaged one is there, and told when it is read; the run may come to it again.
+    if step and checkpoints.best_step() is None and step not in checkpoints.steps():
+        raise InputError(f"{workdir}: its best checkpoint, of step {step:,}, is gone; {REMEDY}")
+
+
+def check_metrics(workdir: Path, step: int, lines: int, digest: int = 0) -> None:
+    """Refuses a metrics.jsonl that isn't what it was when a checkpoint was saved.
 
     Args:
       workdir: the run's directory.
       step: of the checkpoint.
       lines: that the file had then, all on the disk before the checkpoint was.
+      digest: of these lines; 0: an older version didn't note it.
 
     Raises:
-      InputError: it is gone, or lines of it are.
+      InputError: it is gone, or lines of it are, or they are another run's or damaged.
     """
     there = 0
     if lines and (workdir / METRICS).exists():
@@ -58,4 +79,9 @@ def check_metrics(workdir: Path, step: int, lines: int) -> None:
         raise InputError(
             f"{workdir / METRICS} has {there} of the {lines} lines that it had at step {step:,}; "
             f"{REMEDY}"
+        )
+    if digest and metrics_log.written(workdir, lines) != (lines, digest):
+        raise InputError(
+            f"{workdir / METRICS} isn't what it was at step {step:,}: it is damaged, or of another "
+            f"run; {REMEDY}"
         )

@@ -3,6 +3,7 @@
 The text of the experiment file is kept beside it: the file may change, and git may not know it.
 """
 
+import contextlib
 import datetime
 import importlib.metadata
 import json
@@ -17,13 +18,14 @@ from typing import Any
 
 from bahdanau_jax import __version__, fields
 from bahdanau_jax.config import Config
-from bahdanau_jax.durable import digest, write_atomically
+from bahdanau_jax.durable import digest, without_checksum, write_atomically
 from bahdanau_jax.errors import InputError
 from bahdanau_jax.stored_files import read_json
 from bahdanau_jax.workdir import directory
 from bahdanau_jax.workdir.metrics_log import to_json
 
 MANIFEST = "manifest.json"
+SAVED = "saved"  # in a start: the step of its first checkpoint
 LIBRARIES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy")
 
 
@@ -70,8 +72,28 @@ def write_manifest(
         "init_from": origin,
         "config": fields.to_dict(config),
     }
-    written = {"run": identity, "starts": [*starts, start]}
-    write_atomically(Path(workdir) / MANIFEST, to_json(written))
+    _write(workdir, identity, [*starts, start])
+
+
+def note_saved(workdir: str | os.PathLike[str], step: int) -> None:
+    """Notes that the last start has saved a checkpoint, so that it is missed if it gets lost.
+
+    Args:
+      workdir: the run's directory.
+      step: of the checkpoint.
+    """
+    with contextlib.suppress(OSError, InputError):  # the checkpoint is there all the same
+        recorded, starts = _read(workdir)
+        if starts and SAVED not in starts[-1]:
+            starts[-1][SAVED] = step
+            _write(workdir, recorded, starts)
+
+
+def _write(
+    workdir: str | os.PathLike[str], run: Mapping[str, str], starts: Sequence[Mapping[str, Any]]
+) -> None:
+    written = {"run": run, "starts": starts}
+    write_atomically(Path(workdir) / MANIFEST, to_json(written, checksum=True))
 
 
 def identify(workdir: str | os.PathLike[str]) -> dict[str, str]:
@@ -128,7 +150,7 @@ def _read(workdir: str | os.PathLike[str]) -> tuple[Any, list[dict[str, Any]]]:
     if not path.exists():
         return {}, []
     try:
-        known = read_json(path)
+        known = without_checksum(read_json(path))
         starts = [start for start in known["starts"] if start["fingerprints"] | start["config"]]
         return known.get("run", {}) if starts else {}, starts
     except (OSError, ValueError, KeyError, TypeError) as error:

@@ -1,6 +1,7 @@
 """What a run leaves behind of its figures: those of each step, a mirror of them, and its result."""
 
 import contextlib
+import hashlib
 import json
 import logging
 import math
@@ -9,9 +10,9 @@ import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
-from bahdanau_jax.durable import NamedFile, write_atomically
+from bahdanau_jax.durable import NamedFile, with_checksum, without_checksum, write_atomically
 from bahdanau_jax.errors import InputError
 from bahdanau_jax.stored_files import open_regular, parse_json, read_json
 
@@ -28,7 +29,7 @@ def write_result(workdir: str | os.PathLike[str], result: Mapping[str, Any]) -> 
       workdir: the run's directory, which exists.
       result: figures by name, nested as wanted; see `to_json`.
     """
-    write_atomically(Path(workdir) / RESULT, to_json(result))
+    write_atomically(Path(workdir) / RESULT, to_json(result, checksum=True))
 
 
 def read_result(workdir: str | os.PathLike[str]) -> dict[str, Any] | None:
@@ -41,7 +42,7 @@ def read_result(workdir: str | os.PathLike[str]) -> dict[str, Any] | None:
     if not path.exists():
         return None
     try:
-        result = read_json(path)
+        result = without_checksum(read_json(path))
     except (OSError, ValueError) as error:
         raise InputError(
             f"{path}: can't be read ({type(error).__name__}); move it away, and run again"
@@ -51,15 +52,17 @@ def read_result(workdir: str | os.PathLike[str]) -> dict[str, Any] | None:
     return result
 
 
-def to_json(value: Any) -> str:
+def to_json(value: Any, *, checksum: bool = False) -> str:
     """Returns indented JSON that every reader accepts.
 
     Args:
       value: nested mappings and sequences of strings, booleans, None, and numbers, NumPy's and
         JAX's scalars among them. Numbers that JSON doesn't have become the strings `nan`, `inf`
         and `-inf`, which `float` reads.
+      checksum: add that of all else to a mapping; `without_checksum` compares it.
     """
-    return json.dumps(_plain(value), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    value = with_checksum(_plain(value)) if checksum else _plain(value)
+    return json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def read_metrics(workdir: str | os.PathLike[str]) -> list[dict[str, Any]]:
@@ -80,14 +83,52 @@ def read_metrics(workdir: str | os.PathLike[str]) -> list[dict[str, Any]]:
     return [{name: _number(value) for name, value in line.items()} for line in _lines(path)]
 
 
+class Written(NamedTuple):
+    """What the first lines of `metrics.jsonl` are known by."""
+
+    lines: int
+    digest: int  # of their bytes, below 2^48
+
+    @property
+    def mark(self) -> str:
+        """Both as text, which `is_marked` reads."""
+        return f"{self.lines} {self.digest}"
+
+
+def written(workdir: str | os.PathLike[str], lines: int | None = None) -> Written:
+    """Returns what the first lines of `metrics.jsonl` are known by.
+
+    Args:
+      workdir: the run's directory.
+      lines: how many of them; there may be fewer. None: all.
+
+    Raises:
+      InputError: the file can't be read.
+    """
+    texts = _texts(Path(workdir) / METRICS)[:-1][:lines]
+    hashed = hashlib.sha256()
+    for text in texts:
+        hashed.update(text + b"\n")
+    return Written(len(texts), _number_of(hashed))
+
+
+def is_marked(workdir: str | os.PathLike[str], mark: str) -> bool:
+    """Returns whether `metrics.jsonl` begins with the lines that a mark was made of.
+
+    Raises:
+      InputError: the file can't be read.
+    """
+    return written(workdir, int(mark.partition(" ")[0])).mark == mark
+
+
 class Metrics:
     """Where figures go in a process that writes none. A context manager.
 
     Attributes:
-      lines: lines of the run so far.
+      written: what the lines of the run so far are known by.
     """
 
-    lines = 0
+    written = Written(0, 0)
 
     def __enter__(self) -> Self:
         return self
@@ -125,14 +166,16 @@ class MetricsWriter(Metrics):
           workdir: the run's directory, which exists.
           resume_step: the step of the checkpoint that the run goes on from: lines of later steps
             are dropped, and so is a last line that was cut off. None: a new run; all are dropped.
-          resume_lines: `lines` as it was at that checkpoint; those after it are dropped too.
+          resume_lines: how many there were at that checkpoint; those after it are dropped too.
           mirror: whether to write event files under `tensorboard/`.
         """
         path = Path(workdir) / METRICS
         kept = [] if resume_step is None else [x for x in _lines(path) if x["step"] <= resume_step]
         kept = kept[:resume_lines]
         write_atomically(path, "".join(map(_line, kept)))
-        self.lines = len(kept)
+        self._lines, self._hashed = 0, hashlib.sha256()
+        for line in kept:
+            self._count(_line(line).encode())
         self._waiting = b""
         self._stream = NamedFile(path, "ab")
         self._board = None
@@ -149,8 +192,7 @@ class MetricsWriter(Metrics):
             isn't a number goes into the file only.
         """
         line = {"step": int(step), **{name: _plain(value) for name, value in figures.items()}}
-        self._waiting += _line(line).encode()
-        self.lines += 1
+        self._waiting += self._count(_line(line).encode())
         with contextlib.suppress(OSError):
             self._append()
         if self._board is not None:
@@ -170,6 +212,12 @@ class MetricsWriter(Metrics):
             self._append()
         if self._board is not None:
             self._board.close()
+
+    def _count(self, line: bytes) -> bytes:
+        self._lines += 1
+        self._hashed.update(line)
+        self.written = Written(self._lines, _number_of(self._hashed))
+        return line
 
     def _append(self) -> None:
         while self._waiting:
@@ -260,14 +308,7 @@ def _import_without_torch() -> None:
 
 def _lines(path: Path) -> list[dict[str, Any]]:
     """Reads JSON lines that have a step; what a killed process cut off isn't one."""
-    if not path.exists():
-        return []
-    lines = []
-    try:
-        with open_regular(path) as stream:
-            texts = stream.read().split(b"\n")
-    except OSError as error:
-        raise InputError(f"{path}: can't be read ({error.strerror}); bring it back") from error
+    lines, texts = [], _texts(path)
     for number, text in enumerate(texts, 1):
         try:
             line = parse_json(text)
@@ -276,6 +317,22 @@ def _lines(path: Path) -> list[dict[str, Any]]:
             if number < len(texts):
                 logging.warning("%s: line %d isn't a line of metrics; left out", path, number)
     return lines
+
+
+def _texts(path: Path) -> list[bytes]:
+    """Returns the file's lines, and what comes after the last line end."""
+    if not path.exists():
+        return [b""]
+    try:
+        with open_regular(path) as stream:
+            return stream.read().split(b"\n")
+    except OSError as error:
+        raise InputError(f"{path}: can't be read ({error.strerror}); bring it back") from error
+
+
+def _number_of(hashed: Any) -> int:
+    """Returns the beginning of a SHA-256 as a number that JSON's readers have exactly."""
+    return int.from_bytes(hashed.digest()[:6], "big")
 
 
 def _line(figures: Mapping[str, Any]) -> str:

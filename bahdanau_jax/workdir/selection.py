@@ -4,6 +4,7 @@ The mean of several checkpoints is one model, often a better one than each of th
 2017, section 6.1).
 """
 
+import logging
 import re
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
@@ -11,6 +12,9 @@ from bahdanau_jax.errors import InputError
 
 if TYPE_CHECKING:  # reading a flag needs neither Orbax nor JAX
     from bahdanau_jax.workdir.checkpoints import Checkpoints, Restored
+
+
+BEST_STEP = "best_step"  # in the saved progress: the step of the best, 0 before the first
 
 
 class Average(NamedTuple):
@@ -59,7 +63,15 @@ def restore_selected(checkpoints: "Checkpoints", template: dict, which: Selectio
       InputError: there is no such checkpoint, there are fewer than asked for, or one is damaged.
     """
     if not isinstance(which, Average):
-        return checkpoints.restore_params(template, which)
+        restored = checkpoints.restore_params(template, which)
+        best = restored.progress.get(BEST_STEP) or restored.step
+        if which == "best" and best != restored.step and checkpoints.best_step() is None:
+            logging.warning(
+                "the best checkpoint, of step %s, is gone; reading that of step %d instead",
+                best,
+                restored.step,
+            )
+        return restored
     import jax  # here, so that reading a flag doesn't start it
 
     steps = checkpoints.steps()

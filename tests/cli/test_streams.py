@@ -1,6 +1,5 @@
 """Standard streams that take nothing, or only ASCII: what they change, and what they don't."""
 
-import json
 import os
 import shutil
 import subprocess
@@ -8,8 +7,9 @@ import sys
 
 import pytest
 from launching import LAUNCH, run_with_streams
+from same_run import result_of
 
-from bahdanau_jax.workdir.metrics_log import read_metrics
+from bahdanau_jax.workdir.metrics_log import read_metrics, read_result
 
 TRAIN = ["--config=spelling.py", "--workdir=run"]
 SCORE = ["--mode=score", "--workdir=run", "--split=dev"]
@@ -46,12 +46,13 @@ def test_streams_change_neither_result_nor_status_of_a_training(
     out, err, encoding, trained, finished_run, tmp_path
 ):
     """The run is at its last step, and gets its result again."""
-    before = json.loads((finished_run / "result.json").read_text())
+    before = read_result(finished_run)
     (finished_run / "result.json").unlink()
     shutil.rmtree(finished_run / "evaluation")
     status = run_with_streams(TRAIN, tmp_path, out, err, encoding)
     assert status == 0
-    after = json.loads((finished_run / "result.json").read_text())
+    after = read_result(finished_run)
+    assert before and after
     assert {**after, "start": 0} == {**before, "start": 0}
     # No file of the run has got a closed stream's descriptor.
     assert read_metrics(finished_run) == read_metrics(trained.directory)
@@ -79,11 +80,7 @@ def test_a_training_in_a_shell_comes_to_the_same_end_whatever_it_prints_to(
     done = in_shell([*TRAIN[:1], "--workdir=new"], tmp_path, redirections, environment)
     assert done.returncode == 0, done.stderr
     assert b"Traceback" not in done.stderr and b"Exception" not in done.stderr
-    ours, theirs = (
-        {k: v for k, v in json.loads((path / "result.json").read_text()).items() if k != "run"}
-        for path in (tmp_path / "new", trained.directory)
-    )
-    assert ours == theirs
+    assert result_of(tmp_path / "new") == result_of(trained.directory)
 
 
 # Modes whose output is standard output; `evaluate` has it in files, too.

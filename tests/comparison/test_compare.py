@@ -1,6 +1,7 @@
 import csv
 import io
 import math
+import os
 import random
 import re
 import shutil
@@ -167,6 +168,32 @@ def test_directories_of_runs_that_no_sweep_made_are_compared_by_their_fields(swe
     assert [c.label for c in results.configurations] == ["additive", "projected"]
 
 
+@pytest.mark.parametrize("name", ["sweep.json", "report.html", "notes/fifo"])
+def test_what_leads_elsewhere_beside_the_cells_is_refused(swept, tmp_path, name):
+    for path in swept.iterdir():
+        if path.is_dir():
+            (tmp_path / path.name).symlink_to(path)
+    shutil.copy(swept / "sweep.json", tmp_path)
+    read_results(tmp_path)
+    path = tmp_path / name
+    path.unlink(missing_ok=True)
+    if name == "notes/fifo":
+        path.parent.mkdir()
+        os.mkfifo(path)
+    else:
+        path.symlink_to(swept / "sweep.json")
+    with pytest.raises(InputError, match=r"a link that leads out|neither a file nor a directory"):
+        read_results(tmp_path)
+
+
+def test_a_run_that_lost_its_configuration_is_told(swept, tmp_path):
+    for name in ("additive", "projected"):
+        shutil.copytree(swept / f"score={name},seed=0", tmp_path / name)
+    (tmp_path / "projected" / "config.json").unlink()
+    (missing,) = read_results(tmp_path).missing
+    assert missing.name == "projected" and "no config.json here" in missing.why
+
+
 def test_where_nothing_can_be_compared_it_is_said(swept, tmp_path):
     with pytest.raises(InputError, match="neither a sweep nor directories of runs"):
         read_results(tmp_path)
@@ -182,7 +209,9 @@ def test_a_damaged_cell_stands_at_the_top_and_the_others_are_compared(
     swept, tmp_path, name, content
 ):
     for path in swept.iterdir():
-        (tmp_path / path.name).symlink_to(path)
+        if path.is_dir():
+            (tmp_path / path.name).symlink_to(path)
+    shutil.copy(swept / "sweep.json", tmp_path)
     damaged = tmp_path / "score=additive,seed=0"
     damaged.unlink()
     shutil.copytree(swept / damaged.name, damaged)

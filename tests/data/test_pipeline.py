@@ -127,6 +127,21 @@ def test_a_damaged_store_is_made_anew(config, tmp_path):
     assert said[1] == "turning the training text into ids"
 
 
+@pytest.mark.parametrize("split", ["train", "dev"])
+def test_text_that_changes_between_its_fingerprint_and_its_ids_is_told(config, tmp_path, split):
+    data = open_saved(config, tmp_path, lambda _: None)
+    data.fingerprints(split)
+    path = next((tmp_path / "corpus").glob(f"{split}.*"))
+    path.write_text(path.read_text().replace("a", "b"))
+    with pytest.raises(InputError, match=f"the text of {split} changed while it was read"):
+        if split == "train":
+            data.training_store(lambda _: None)
+        else:
+            data.evaluation_split(split)
+    assert not list(cache_directory().glob("tokens/*"))
+    open_saved(config, tmp_path, lambda _: None).training_store(lambda _: None)
+
+
 def test_an_evaluation_split_has_a_pair_a_reference_and_a_source_an_example(config, tmp_path):
     data = open_saved(config, tmp_path, lambda _: None)
     split = data.evaluation_split("validation")
@@ -154,7 +169,7 @@ def test_a_source_on_several_lines_of_a_table_is_told(config, tmp_path, capsys):
     data.evaluation_split("dev")
     assert "warning: 2 lines of dev with the source of another" in capsys.readouterr().err
     path.write_text("ab\tA B\tA C\tB B\nc\tC\n")
-    data.evaluation_split("dev")
+    open_saved(config, tmp_path, lambda _: None).evaluation_split("dev")
     assert "warning" not in capsys.readouterr().err
 
 

@@ -8,10 +8,12 @@ import tiny
 from bahdanau_jax.data.pipeline import EvaluationSplit, open_data
 from bahdanau_jax.data.token_store import TokenStore
 from bahdanau_jax.data.vocabularies import Vocabularies
-from bahdanau_jax.evaluation import alignment_measures, metrics
+from bahdanau_jax.errors import InputError
+from bahdanau_jax.evaluation import alignment_measures, decoding, metrics
 from bahdanau_jax.evaluation.evaluator import Evaluator
 from bahdanau_jax.evaluation.trained_run import make_model, open_run
 from bahdanau_jax.special_ids import EOS
+from bahdanau_jax.training.train import train
 
 WORDS = ["f", "ab", "fed", "cafe", "bead", "decaf", "faced", "abcdef", "eee", "dc"]
 LONG = "abcdefabcdefabc"
@@ -183,3 +185,18 @@ def test_text_scores_carry_signatures_and_know_a_perfect_output():
     assert float(worse["bleu"]) < 100
     assert float(worse["ter"]) > 0
     assert worse["exact_match"] == 0
+
+
+def test_a_search_that_cannot_fit_is_refused_before_memory_is_asked_for(
+    run, split, trained, tmp_path, monkeypatch
+):
+    settings = {"decode.beam_size": 9999, "decode.batch_size": 2**19}
+    wide = open_run(trained.directory, "best", settings)
+    monkeypatch.setattr(decoding, "capacity", lambda: 2**26)
+    run.evaluator.search.check(split.sources)
+    words = r"9,999 hypotheses each need more than .* 0\.06 GiB; lower decode\.beam_size"
+    with pytest.raises(InputError, match=words):
+        wide.evaluator.decode(wide.params, split.sources)
+    with pytest.raises(InputError, match=words):
+        train(wide.config, tmp_path / "run", [])
+    assert [path.name for path in (tmp_path / "run").iterdir()] == [".lock"]

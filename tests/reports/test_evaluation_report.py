@@ -15,7 +15,7 @@ from bahdanau_jax.data.vocabularies import Vocabularies
 from bahdanau_jax.evaluation.gold_comparison import compare_with_gold
 from bahdanau_jax.evaluation.metrics import METRICS
 from bahdanau_jax.evaluation.trained_run import open_run
-from bahdanau_jax.reports.evaluation_report import part_lines, write_parts
+from bahdanau_jax.reports.evaluation_report import changed, part_lines, write_parts
 from bahdanau_jax.workdir.metrics_log import read_metrics, read_result
 
 
@@ -40,6 +40,22 @@ def test_a_finished_run_has_every_splits_outputs_alignments_and_parts(trained, s
     for kind in ("by_length", "by_unknown_words"):
         assert sum(part["sentences"] for part in parts[kind]) == count
     assert (trained.directory / "evaluation" / f"{split}-length.png").stat().st_size > 1000
+
+
+@pytest.mark.parametrize("name", ["outputs/test.txt", "alignments/test.jsonl"])
+def test_files_that_are_not_what_an_evaluation_wrote_are_named(trained, tmp_path, name):
+    shutil.copytree(trained.directory, tmp_path / "run")
+    assert changed(tmp_path / "run", "test") == []
+    path = tmp_path / "run" / name
+    path.write_bytes(path.read_bytes().replace(b"A", b"B"))
+    assert changed(tmp_path / "run", "test") == [name]
+    path.unlink()
+    assert changed(tmp_path / "run", "test") == [name]
+    parts = tmp_path / "run" / "evaluation" / "test.json"
+    parts.write_text("{")
+    assert changed(tmp_path / "run", "test") == ["evaluation/test.json"]
+    parts.unlink()
+    assert changed(tmp_path / "run", "test") == []
 
 
 def test_intervals_hold_the_figures_and_parts_average_to_them(trained):

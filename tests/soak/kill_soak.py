@@ -6,7 +6,9 @@ A run of a small model on made-up words is started, killed from outside after a 
 SIGKILL, every fifth time by SIGTERM, upon which it saves), and started again in the same workdir,
 until it ends; then its parameters, optimiser state, metrics.jsonl without speeds, result.json and
 best checkpoint are compared, bit for bit, with those of a run that nobody killed; then the next run
-begins. Prints where the kills fell, and each difference. Exit status 1 if there is one.
+begins. Every other one is a pair of replicas in one program, every sixth a sweep of two cells, in
+which the process that starts the cells is killed. Prints where the kills fell, and each difference.
+Exit status 1 if there is one.
 
 Starting Python and importing JAX is left out of every start but the first: the processes are forked
 from one that has done so and has touched no device.
@@ -37,6 +39,9 @@ from bahdanau_jax.workdir.checkpoints import Checkpoints
 from bahdanau_jax.workdir.directory import read_config
 
 LAUNCH = Path(__file__).parents[2] / "launch.py"
+# What is started, in turn, and the flags that make it so.
+KINDS = {"run": [], "replicas": ["--replicas=2"], "sweep": ["--sweep=seed=0,1"]}
+TURNS = ("run", "replicas", "run", "replicas", "run", "sweep")
 
 EXPERIMENT = """
 from bahdanau_jax.config import Config
@@ -73,35 +78,49 @@ def write_experiment(directory: Path, steps: int) -> None:
     )
 
 
-def run(directory: Path) -> None:
+def run(directory: Path, kind: str) -> None:
     """Does what `python launch.py --workdir=DIRECTORY` does, in a process of its own."""
     os.chdir(directory.parent)
     log = os.open(f"{directory.name}.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     os.dup2(log, 1)
     os.dup2(log, 2)
-    sys.argv = [str(LAUNCH), "--config=experiment.py", f"--workdir={directory.name}"]
+    flags = ["--config=experiment.py", f"--workdir={directory.name}", *KINDS[kind]]
+    sys.argv = [str(LAUNCH), *flags]
     runpy.run_path(str(LAUNCH), run_name="__main__")
 
 
 def state_of(directory: Path) -> str:
     """Says how far a run has come, from its files alone."""
-    if (directory / "result.json").exists():
+    runs = workdirs(directory)
+    if runs and all((each / "result.json").exists() for each in runs):
         return "after the end"
-    writing = directory / "checkpoints" / "writing"
-    if writing.exists() and any(writing.iterdir()):
+    writing = [each / "checkpoints" / "writing" for each in runs]
+    if any(each.exists() and any(each.iterdir()) for each in writing):
         return "during a save"
-    if (directory / "checkpoints" / "latest").exists():
+    if any((each / "checkpoints" / "latest").exists() for each in runs):
         return "between saves"
     return "before the first save"
 
 
+def workdirs(directory: Path) -> list[Path]:
+    """Returns the workdirs of a run's directory: itself, or those of its cells."""
+    if (directory / "config.json").exists():
+        return [directory]
+    return sorted(path.parent for path in directory.glob("*/config.json"))
+
+
 def contents(directory: Path) -> dict[str, object]:
     """Returns all that has to be the same, by name; arrays and bytes included."""
+    of_runs = {path.relative_to(directory): contents_of_run(path) for path in workdirs(directory)}
+    return {f"{run} {name}": x for run, kept in of_runs.items() for name, x in kept.items()}
+
+
+def contents_of_run(directory: Path) -> dict[str, object]:
+    """Returns that of one workdir."""
     result = json.loads((directory / "result.json").read_text(encoding="utf-8"))
-    # Which run and which start it is of differ, and are to.
-    kept: dict[str, object] = {
-        "result": {name: x for name, x in result.items() if name not in ("run", "start")}
-    }
+    # Which run and which start it is of differ, and are to; so do metrics, which have speeds.
+    own = ("run", "start", "metrics.jsonl", "checksum")
+    kept: dict[str, object] = {"result": {name: x for name, x in result.items() if name not in own}}
     lines = (directory / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
     kept["metrics"] = [
         {name: x for name, x in json.loads(line).items() if not name.startswith("speed/")}
@@ -117,7 +136,8 @@ def contents(directory: Path) -> dict[str, object]:
     with Checkpoints(directory / "checkpoints") as checkpoints:
         for which in ("latest", "best"):
             restored = checkpoints.restore(template, which)
-            kept[f"{which} step"], kept[f"{which} loop"] = restored.step, restored.progress
+            progress = {n: x for n, x in restored.progress.items() if n != "lines_digest"}
+            kept[f"{which} step"], kept[f"{which} loop"] = restored.step, progress
             state = restored.state.replace(key=jax.random.key_data(restored.state.key))
             for path, leaf in jax.tree_util.tree_flatten_with_path(state)[0]:
                 kept[which + jax.tree_util.keystr(path)] = np.asarray(leaf)
@@ -148,21 +168,29 @@ def main() -> int:
     os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.1"
     write_experiment(scratch, arguments.steps)
 
-    def start(name: str):
-        process = processes.Process(target=run, args=(scratch / name,))
+    def start(name: str, kind: str):
+        process = processes.Process(target=run, args=(scratch / name, kind))
         process.start()
         return process
 
-    whole = start("whole")
-    whole.join()
-    again = start("again")  # with every program compiled: the time that kills are drawn from
-    began = time.monotonic()
-    again.join()
-    longest = time.monotonic() - began
-    reference = contents(scratch / "whole")
-    wrong = differences(contents(scratch / "again"), reference)
-    print(f"an undisturbed run takes {longest:.1f} s; twice the same: {not wrong}", flush=True)
-    chance, fell = random.Random(arguments.seed), collections.Counter()
+    turns = TURNS if arguments.kills >= len(TURNS) else TURNS[:1]
+    longest, references = {}, {}
+    for kind in dict.fromkeys(turns):
+        start(f"whole-{kind}", kind).join()
+        began = time.monotonic()  # with every program compiled: the time that kills are drawn from
+        start(f"again-{kind}", kind).join()
+        longest[kind] = time.monotonic() - began
+        references[kind] = contents(scratch / f"whole-{kind}")
+        wrong = differences(contents(scratch / f"again-{kind}"), references[kind])
+        print(
+            f"undisturbed, {kind} takes {longest[kind]:.1f} s; twice the same: {not wrong}",
+            flush=True,
+        )
+    chance, fell, killed = (
+        random.Random(arguments.seed),
+        collections.Counter(),
+        collections.Counter(),
+    )
     kills = runs = starts = faults = 0
     slowest, begin = 0.0, time.monotonic()
 
@@ -170,9 +198,10 @@ def main() -> int:
         return kills >= arguments.kills or time.monotonic() - begin > 60 * arguments.minutes
 
     while not is_over():
-        name = f"run-{runs}"
-        process, starts = start(name), starts + 1
-        process.join(chance.uniform(0.1, 0.7) * longest)
+        kind = turns[runs % len(turns)]
+        name = f"{kind}-{runs}"
+        process, starts = start(name, kind), starts + 1
+        process.join(chance.uniform(0.1, 0.7) * longest[kind])
         if process.exitcode is None:
             number = signal.SIGTERM if kills % 5 == 4 else signal.SIGKILL
             sent = time.monotonic()
@@ -185,17 +214,18 @@ def main() -> int:
             if number == signal.SIGTERM:
                 slowest = max(slowest, time.monotonic() - sent)
             kills += 1
+            killed[kind] += 1
             fell[state_of(scratch / name)] += 1
             if process.exitcode in expected and not is_over():
                 continue
             if process.exitcode in expected:
-                process, starts = start(name), starts + 1
+                process, starts = start(name, kind), starts + 1
                 process.join()
         if process.exitcode:
             print((scratch / f"{name}.log").read_text(encoding="utf-8")[-2000:])
             print(f"{name}: a start ended with status {process.exitcode}")
             return 1
-        wrong = differences(contents(scratch / name), reference)
+        wrong = differences(contents(scratch / name), references[kind])
         faults += bool(wrong)
         if wrong:
             print(f"{name} differs: {', '.join(wrong)}", flush=True)
@@ -205,6 +235,7 @@ def main() -> int:
     print(
         f"{kills} kills in {runs} runs, {starts} starts, {time.monotonic() - begin:.0f} s: {where}"
     )
+    print("killed: " + "; ".join(f"{count} of {kind}" for kind, count in killed.items()))
     print(f"SIGTERM, every fifth of them, took at most {slowest:.1f} s")
     print(f"{faults} of {runs} runs ended otherwise than the run that nobody killed")
     shutil.rmtree(scratch)

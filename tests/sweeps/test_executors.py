@@ -209,6 +209,50 @@ def test_the_slurm_executor_runs_an_array_and_reports_failures(tmp_path):
     assert executors.last_line(tmp_path / "bad" / executors.LOG) == "why"
 
 
+SBATCH = "#!/bin/sh\necho Submitted batch job 4321\n"
+SCANCEL = '#!/bin/sh\necho "$@" >> "$(dirname "$0")/cancelled"\n'
+SACCT = """#!/bin/sh
+echo 'JobID|State|NodeList'
+echo '4321_[0-1]|RUNNING|node'
+"""
+SUBMITTER = """
+import sys
+from pathlib import Path
+sys.path.insert(0, {root!r})
+from bahdanau_jax.runtime.signals import Stopped
+from bahdanau_jax.sweeps.executors import Job, run_slurm
+jobs = [Job(name, ["true"], Path({place!r}) / name) for name in "ab"]
+def started(job):
+    print(job.name, flush=True)
+try:
+    list(run_slurm(jobs, Path({place!r}) / "slurm", 0, {{}}, started))
+except Stopped as stop:
+    sys.exit(stop.status)
+"""
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+@pytest.mark.usefixtures("signals_are_heard")
+def test_jobs_of_slurm_are_cancelled_when_the_sweep_stops(tmp_path, how):
+    pytest.importorskip("submitit")
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    for name, text in (("sbatch", SBATCH), ("scancel", SCANCEL), ("sacct", SACCT), ("srun", "")):
+        (programs / name).write_text(text)
+        (programs / name).chmod(0o755)
+    environment = os.environ | {"PATH": f"{programs}:{os.environ['PATH']}"}
+    code = SUBMITTER.format(root=str(Path(__file__).parents[2]), place=str(tmp_path))
+    sweeper = subprocess.Popen(
+        [sys.executable, "-c", code], env=environment, stdout=subprocess.PIPE, text=True
+    )
+    assert sweeper.stdout is not None
+    assert [sweeper.stdout.readline() for _ in range(2)] == ["a\n", "b\n"]
+    sweeper.send_signal(how)
+    assert sweeper.wait(60) == 128 + how
+    sweeper.stdout.close()
+    assert (programs / "cancelled").read_text() == "4321_0\n4321_1\n"
+
+
 def test_slurm_that_is_not_there_is_said_in_one_line(tmp_path, monkeypatch):
     pytest.importorskip("submitit")
     monkeypatch.setenv("PATH", str(tmp_path))

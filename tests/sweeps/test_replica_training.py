@@ -136,6 +136,24 @@ def test_half_done_replicas_go_on_from_their_own_steps(replicated, corpus, tmp_p
         assert steps == [line["step"] for line in theirs]
 
 
+def test_what_a_later_group_has_lost_is_said_before_an_earlier_one_is_changed(
+    replicated, corpus, tmp_path
+):
+    shutil.copytree(replicated[0], tmp_path / "w")
+    cells = make_cells(corpus, "seed=0,7,8")
+    for cell in cells:
+        cell.config.train.steps = 48
+    (tmp_path / "w" / cells[1].name / "metrics.jsonl").unlink()
+    before = snapshot(tmp_path / "w", cells[:2])
+    with pytest.raises(InputError, match=r"metrics\.jsonl has 0 of the"):
+        run(tmp_path / "w", cells)
+    assert snapshot(tmp_path / "w", cells[:2]) == before
+    assert not (tmp_path / "w" / cells[2].name / "config.json").exists()
+    assert [cell["name"] for cell in sweep.read_sweep(tmp_path / "w")["cells"]] == [
+        cell.name for cell in cells[:2]
+    ]
+
+
 def test_an_extended_replica_that_was_killed_is_not_finished(replicated, tmp_path):
     place = tmp_path / "run"
     shutil.copytree(replicated[0] / replicated[1][0].name, place)

@@ -9,11 +9,11 @@ from bahdanau_jax.config import ModelConfig
 from bahdanau_jax.data.batching import Batch
 from bahdanau_jax.errors import InputError
 from bahdanau_jax.runtime import devices
+from bahdanau_jax.runtime.memory import capacity
 from bahdanau_jax.training import compilation
 from bahdanau_jax.training.compilation import (
     CompiledSteps,
     StepMemory,
-    capacity,
     check_fits,
     planned,
 )

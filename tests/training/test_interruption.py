@@ -183,7 +183,7 @@ def test_a_full_disk_loses_no_line_of_metrics(trained, tmp_path, monkeypatch):
         monkeypatch.setattr(writer, "_stream", stream)
         writer.confirm()
     assert without_speed(tmp_path) == lines[:5]
-    assert writer.lines == 5
+    assert writer.written.lines == 5
 
 
 POISONED = [5, 29, 30, 31, 32]

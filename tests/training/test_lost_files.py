@@ -6,15 +6,17 @@ import shutil
 import pytest
 import tiny
 from launching import tree_hash
-from same_run import quietly, steps_saved, without_speed
+from same_run import RESULT_OWN, quietly, steps_saved, without_speed
 
 from bahdanau_jax import durable
 from bahdanau_jax.comparison.results import read_results
-from bahdanau_jax.errors import InputError
+from bahdanau_jax.durable import write_atomically
+from bahdanau_jax.errors import InputError, RunError
 from bahdanau_jax.evaluation.trained_run import open_run
+from bahdanau_jax.training.saving import Saver
 from bahdanau_jax.training.train import train
 from bahdanau_jax.workdir import history, manifest
-from bahdanau_jax.workdir.metrics_log import MetricsWriter, write_result
+from bahdanau_jax.workdir.metrics_log import MetricsWriter, to_json
 
 
 @pytest.fixture(scope="module")
@@ -45,10 +47,10 @@ def take(run, other, name):
 
 
 def assert_refused(config, run, words):
-    before = {path.name: tree_hash(path) for path in run.iterdir() if path.is_dir()}
+    before = tree_hash(run)
     with pytest.raises(InputError, match=words):
         quietly(config, run)
-    assert {path.name: tree_hash(path) for path in run.iterdir() if path.is_dir()} == before
+    assert tree_hash(run) == before
 
 
 def test_checkpoints_that_are_gone_are_told(trained, run):
@@ -56,8 +58,40 @@ def test_checkpoints_that_are_gone_are_told(trained, run):
     metrics = (run / "metrics.jsonl").read_bytes()
     assert_refused(trained.config, run, r"checkpoints are gone, although result\.json is there")
     remove(run / "result.json")
+    assert_refused(trained.config, run, r"although manifest\.json says that there was one; bring")
+    starts = manifest.read_starts(run)
+    assert [start.pop("saved") for start in starts] == [9]
+    write_atomically(run / "manifest.json", to_json({"starts": starts}))  # of an older version
     assert_refused(trained.config, run, r"although metrics\.jsonl comes to step 60; bring it back")
     assert (run / "metrics.jsonl").read_bytes() == metrics
+
+
+def test_a_run_that_lost_its_first_checkpoint_is_told(trained, tmp_path, monkeypatch):
+    calls = iter(range(99))
+
+    def stop_at_the_second(*_):
+        if next(calls):
+            raise RunError("the end")
+
+    monkeypatch.setattr(Saver, "_settle", stop_at_the_second)
+    with pytest.raises(RunError, match="the end"):
+        quietly(trained.config, tmp_path / "run")
+    assert steps_saved(tmp_path / "run", "latest") == [9]
+    monkeypatch.undo()
+    remove(tmp_path / "run" / "checkpoints")
+    assert_refused(trained.config, tmp_path / "run", r"although manifest\.json says that there was")
+
+
+def test_a_run_that_lost_its_best_checkpoint_is_told(trained, run, caplog):
+    best = steps_saved(run, "best")[0]
+    latest = steps_saved(run, "latest")[-1]
+    remove(run / "checkpoints" / "best")
+    for path in (run / "checkpoints" / "latest").glob(f"*{best}"):
+        remove(path)  # its twin
+    assert (open_run(run).step != best) and steps_saved(run, "latest")
+    assert f"the best checkpoint, of step {best}, is gone" in caplog.text
+    if best != latest:
+        assert_refused(trained.config, run, f"its best checkpoint, of step {best}, is gone")
 
 
 def test_a_run_that_was_killed_before_its_first_save_has_lost_nothing(tmp_path):
@@ -80,6 +114,20 @@ def test_lines_of_metrics_that_are_gone_are_told(trained, run):
     assert not (run / "metrics.jsonl").exists()
 
 
+def test_metrics_of_another_run_or_damaged_are_told(trained, run, other):
+    lines = (run / "metrics.jsonl").read_bytes()
+    take(run, other, "metrics.jsonl")
+    assert (run / "metrics.jsonl").read_bytes().count(b"\n") == lines.count(b"\n")
+    words = r"isn't what it was at step 60: it is damaged, or of another run; bring it back"
+    assert_refused(trained.config, run, words)
+    with pytest.raises(InputError, match="isn't what it was when the run came to its end"):
+        read_results(run.parent)  # of the only run
+    place = lines.index(b'"train/loss": ') + 18
+    (run / "metrics.jsonl").write_bytes(lines[:place] + b"7" + lines[place + 1 :])
+    assert (run / "metrics.jsonl").read_bytes() != lines
+    assert_refused(trained.config, run, words)
+
+
 def test_checkpoints_of_another_run_are_refused(trained, run, other):
     take(run, other, "checkpoints")
     assert_refused(trained.config, run, "is of another run")
@@ -91,6 +139,15 @@ def test_checkpoints_of_another_run_are_refused(trained, run, other):
 
 def quietly_from(config, directory, origin):
     train(config, directory, [], init_from=origin)
+
+
+def test_a_best_checkpoint_of_another_run_is_refused_before_anything_is_trained(
+    run, other, trained
+):
+    take(run, other, "checkpoints/best")
+    config = tiny.config(trained.config.data.source)
+    config.train.steps = 69
+    assert_refused(config, run, "its best checkpoint is of another run")
 
 
 @pytest.mark.parametrize("name", ["config.json", "manifest.json"])
@@ -147,11 +204,13 @@ def test_a_workdir_of_a_version_that_named_no_run_goes_on(trained, run):
     known = json.loads((run / "manifest.json").read_text())
     (run / "manifest.json").write_text(json.dumps({"starts": known["starts"]}))
     result = json.loads((run / "result.json").read_text())
-    write_result(run, {k: v for k, v in result.items() if k not in ("run", "start")})
+    newer = (*RESULT_OWN, durable.CHECKSUM)
+    (run / "result.json").write_text(to_json({k: v for k, v in result.items() if k not in newer}))
     for path in run.glob("checkpoints/*/*"):
         saved = path / "progress" / "metadata"
         progress = json.loads(saved.read_text())
         assert set(progress.pop("run")) == {"id", "config"}
+        assert progress.pop("lines_digest")
         saved.write_text(json.dumps(progress))
         (path / durable.CHECKSUMS).unlink()
         durable.write_checksums(path)
