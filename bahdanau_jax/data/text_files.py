@@ -105,7 +105,7 @@ def files_by_name(directory: pathlib.Path) -> dict[str, pathlib.Path]:
       InputError: a split is there twice, as `train.en` and `train.en.gz`.
     """
     files: dict[str, pathlib.Path] = {}
-    for path in sorted(path for path in directory.iterdir() if path.is_file()):
+    for path in sorted(path for path in directory.iterdir() if not path.is_dir()):
         name = without_ending(path.name)
         if name in files and _is_split(name):
             raise InputError(

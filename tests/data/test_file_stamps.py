@@ -113,12 +113,16 @@ def test_the_second_opening_reads_no_training_text_and_a_change_is_seen(
 ):
     monkeypatch.setattr(pipeline, "cache_directory", lambda: tmp_path / "cache")
     known = open_data(settings(text), None, print).fingerprints("train")
-    read = []
-    monkeypatch.setattr(Corpus, "fingerprint", lambda self, split: read.append(split) or "f" * 16)
+    read, fingerprint = [], Corpus.fingerprint
+    monkeypatch.setattr(
+        Corpus, "fingerprint", lambda self, split: read.append(split) or fingerprint(self, split)
+    )
     assert open_data(settings(text), None, print).fingerprints("train") == known
     assert read == []
     time.sleep(TICK)
-    os.utime(text / "train.tsv", (OLD, OLD + 5))
+    path = text / "train.tsv"
+    path.write_text(path.read_text().replace("a", "b"))
+    os.utime(path, (OLD, OLD + 5))
     assert open_data(settings(text), None, print).fingerprints("train") != known
     assert read == ["train"]
     assert file_stamps.stamp([], "nothing to look at") is None
