@@ -315,7 +315,7 @@ def _check_vocabulary(config: Config) -> None:
     vocabulary = config.data.vocabulary
     _refuse(
         not config.data.source,
-        "data.source is empty; give tfds:NAME, text:DIR or tsv:DIR, or jsonl, csv or parquet likewise",
+        "data.source is empty; give tfds:NAME, text:DIR or tsv:DIR, or jsonl, csv or parquet:DIR",
     )
     for kind, size in vocabulary.sides:
         _refuse(
