@@ -35,6 +35,12 @@ def ineffective(config: Config) -> dict[str, str]:
         "data.source_language": (kind != "tsv", "tsv files have no languages, but columns"),
         "data.target_language": (kind != "tsv", "tsv files have no languages, but columns"),
         "data.directory": (kind == "tfds", "it says where TFDS keeps data; data.source has a path"),
+        "data.vocabulary.joint": (
+            kind == "tsv"
+            or data.source_language != data.target_language
+            or model.tie_embeddings == "all",
+            "both sides are the same text, and so have the same vocabulary; name two languages",
+        ),
         "data.vocabulary.target_kind": (not data.vocabulary.joint, joint),
         "data.vocabulary.target_size": (not data.vocabulary.joint, joint),
         "model.gru_reset": (model.cell == "gru", f"model.cell={model.cell} has no reset gate"),
