@@ -15,6 +15,16 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 import tiny
+from path_damages import (
+    anothers,
+    delete,
+    directory,
+    fifo,
+    files_in,
+    link_to_anothers,
+    truncate,
+    zero,
+)
 
 from bahdanau_jax.config import DataConfig
 from bahdanau_jax.data import file_stamps, store_files
@@ -144,52 +154,21 @@ def files(*directories: Path) -> dict[Path, tuple[int, bytes]]:
     return {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in every}
 
 
-def contents(path: Path) -> list[Path]:
-    return [file for file in path.rglob("*") if file.is_file()] if path.is_dir() else [path]
-
-
-def truncate(path: Path, other: Path) -> None:
-    for file in contents(path):
-        file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
-
-
-def zero(path: Path, other: Path) -> None:
-    for file in contents(path):
-        file.write_bytes(bytes(file.stat().st_size))
-
-
 def flip_a_bit(path: Path, other: Path) -> None:
-    for file in contents(path):
+    for file in files_in(path):
         content = bytearray(file.read_bytes())
         content[len(content) // 2] ^= 4
         file.write_bytes(content)
 
 
 def empty(path: Path, other: Path) -> None:
-    for file in contents(path):
+    for file in files_in(path):
         file.write_bytes(b"")
-
-
-def delete(path: Path, other: Path) -> None:
-    if path.is_dir():
-        shutil.rmtree(path)
-    else:
-        path.unlink()
-
-
-def directory(path: Path, other: Path) -> None:
-    delete(path, other)
-    (path / "inside").mkdir(parents=True)
 
 
 def file(path: Path, other: Path) -> None:
     delete(path, other)
     path.write_text("A file.\n")
-
-
-def fifo(path: Path, other: Path) -> None:
-    delete(path, other)
-    os.mkfifo(path)
 
 
 def link_to_the_text(path: Path, other: Path) -> None:
@@ -201,16 +180,6 @@ def link_to_the_text(path: Path, other: Path) -> None:
 def link_to_itself(path: Path, other: Path) -> None:
     delete(path, other)
     path.symlink_to(path)
-
-
-def link_to_anothers(path: Path, other: Path) -> None:
-    delete(path, other)
-    path.symlink_to(other)
-
-
-def anothers(path: Path, other: Path) -> None:
-    delete(path, other)
-    (shutil.copytree if other.is_dir() else shutil.copyfile)(other, path)
 
 
 DAMAGES: list[Callable[[Path, Path], None]] = [

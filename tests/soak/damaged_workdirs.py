@@ -21,6 +21,16 @@ import jax
 import jax.numpy as jnp
 import pytest
 import tiny
+from path_damages import (
+    anothers,
+    delete,
+    directory,
+    fifo,
+    files_in,
+    link_to_anothers,
+    truncate,
+    zero,
+)
 from same_run import result_of, steps_saved, without_speed
 
 from bahdanau_jax import fields
@@ -73,8 +83,8 @@ def make(root: Path) -> Runs:
     tiny.write_corpus(root / "corpus")
     tiny.write_corpus(root / "strangers", seed=1)
     (root / "lines.txt").write_text("fed\ncab\nabcdef\n\nzed\n")
-    for name, directory in (("run", runs.damaged), ("beside", runs.beside), ("other", runs.other)):
-        train(runs.config(name), directory, [])
+    for name, place in (("run", runs.damaged), ("beside", runs.beside), ("other", runs.other)):
+        train(runs.config(name), place, [])
     shutil.copytree(root / "sweep", root / "whole")
     return runs
 
@@ -151,22 +161,8 @@ USES: list[Callable[[Runs], Any]] = [train_on, evaluate_test, translate_lines, c
 # Ways in which a file or a directory is damaged.
 
 
-def _files(path: Path) -> list[Path]:
-    return [x for x in sorted(path.rglob("*")) if x.is_file()] if path.is_dir() else [path]
-
-
-def truncated(path: Path, other: Path) -> None:
-    for file in _files(path):
-        os.truncate(file, file.stat().st_size // 2)
-
-
-def zeroed(path: Path, other: Path) -> None:
-    for file in _files(path):
-        file.write_bytes(bytes(file.stat().st_size))
-
-
 def flipped(path: Path, other: Path) -> None:
-    for file in _files(path):
+    for file in files_in(path):
         content = bytearray(file.read_bytes())
         if content:
             # In text a digit, which makes another value, if there is one.
@@ -175,44 +171,14 @@ def flipped(path: Path, other: Path) -> None:
         file.write_bytes(content)
 
 
-def deleted(path: Path, other: Path) -> None:
-    if path.is_dir():
-        shutil.rmtree(path)
-    else:
-        path.unlink()
-
-
-def directory(path: Path, other: Path) -> None:
-    deleted(path, other)
-    (path / "inside").mkdir(parents=True)
-
-
-def fifo(path: Path, other: Path) -> None:
-    deleted(path, other)
-    os.mkfifo(path)
-
-
-def link(path: Path, other: Path) -> None:
-    deleted(path, other)
-    path.symlink_to(other)
-
-
-def anothers(path: Path, other: Path) -> None:
-    deleted(path, other)
-    if other.is_dir():
-        shutil.copytree(other, path)
-    elif other.exists():
-        shutil.copyfile(other, path)
-
-
 DAMAGES: list[Callable[[Path, Path], None]] = [
-    truncated,
-    zeroed,
+    truncate,
+    zero,
     flipped,
-    deleted,
+    delete,
     directory,
     fifo,
-    link,
+    link_to_anothers,
     anothers,
 ]
 
