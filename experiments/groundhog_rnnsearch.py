@@ -32,7 +32,7 @@ What still differs:
 - The first query is s_0 itself in the code. Here a state has read the begin mark and an empty
   context first. The code's first word has no word before it, here it has the begin mark. The code's
   form is one value of the parameters: a begin mark that keeps the update gate shut. With it, this
-  preset has the code's probabilities and gradients to 1e-5 (tests/model/test_originals.py).
+  preset has the code's probabilities and gradients to 1e-5 (tests/model/test_groundhog.py).
 - The code's output matrix is a product of two, 500 x 620 and 620 x 30,001 (state.py:256 is its rank
   too; cost_layers.py:155). The paper has one matrix, and so has this.
 - The code has a bias of each embedding and of s_0's projection, which are none here; and no bias of

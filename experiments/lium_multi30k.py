@@ -35,9 +35,12 @@ up to 3 times the source             decode.max_length_ratio = 3         attenti
 
 attention.py and basemodel.py lie in nmtpy/models.
 
+Probabilities, weights and gradients are those of nmtpy's recurrence to 1e-5 where the two can be
+given the same parameters (tests/model/test_nmtpy.py).
+
 What still differs:
-- Its layer normalisation has a bias inside each term (layers.py:61), and here the one bias of the
-  cell lies outside.
+- Its layer normalisation has a bias of each term (layers.py:61), and here one of their sum, as well
+  as one before it (layers.py:196) that is none here.
 - It drops no component of target embeddings (attention.py:429). Here both sides' are dropped.
 - Its joint merges make two vocabularies. Here one vocabulary serves both sides.
 - Its batches have targets of one length (conf:16). Here they share a padded shape.

@@ -1,23 +1,22 @@
-"""The presets beside their originals' recurrences, written down from the originals' code alone."""
-
-from typing import Any
+"""RNNsearch's preset beside GroundHog's own recurrence, which made the paper's figures."""
 
 import groundhog
-import jax
 import jax.numpy as jnp
-import numpy as np
 import pytest
+from originals import (
+    SOURCE_WORDS,
+    TARGET_WORDS,
+    assert_same_gradients,
+    largest_difference,
+    random_arrays,
+)
 
 from bahdanau_jax.config import Config
-from bahdanau_jax.model.equations import token_nll
-from bahdanau_jax.model.seq2seq import Seq2Seq
-from bahdanau_jax.special_ids import BOS, PAD
+from bahdanau_jax.special_ids import BOS
 from experiments import groundhog_rnnsearch
 
-E, H, R, SOURCE, TARGET = 3, 4, 2, 7, 8
-# Three sentences of different lengths; 2 is the end mark.
-X = np.array([[4, 5, 6, 4, 2], [6, 5, 2, 0, 0], [5, 2, 0, 0, 0]])
-Y = np.array([[7, 4, 5, 2], [2, 0, 0, 0], [5, 6, 2, 0]])
+E, H, R = 3, 4, 2
+PARAMS = random_arrays(groundhog.parameter_shapes(SOURCE_WORDS, TARGET_WORDS, E, H, R))
 
 
 def small_preset() -> Config:
@@ -28,12 +27,6 @@ def small_preset() -> Config:
     model.encoder.units = model.decoder.units = model.attention.units = H
     model.readout_units = R
     return config
-
-
-def original_params() -> groundhog.Params:
-    chance = np.random.default_rng(0)
-    shapes = groundhog.parameter_shapes(SOURCE, TARGET, E, H, R)
-    return {name: chance.normal(0, 0.7, shape) for name, shape in shapes.items()}
 
 
 def as_ours(p) -> dict:
@@ -94,46 +87,12 @@ def as_ours(p) -> dict:
     }
 
 
-def original_inputs() -> tuple:
-    """Time first, and a mask of numbers, as GroundHog has them."""
-    return X.T, (X != PAD).T.astype(float), Y.T, (Y != PAD).T.astype(float)
+def test_the_preset_has_groundhogs_probabilities_and_weights():
+    assert largest_difference(groundhog, PARAMS, small_preset(), as_ours(PARAMS)) < 1e-5
 
 
-def our_nll(config: Config, ours) -> Any:
-    """-log p of each word [B, T], 0 at padding, and the weights [B, T, S]."""
-    model = Seq2Seq(config.model, SOURCE, TARGET)
-    logits, alignments = model.apply({"params": ours}, X, Y)
-    return jnp.where(Y == PAD, 0.0, token_nll(logits, jnp.asarray(Y))), alignments
-
-
-def test_groundhog_has_the_probabilities_and_the_weights_of_its_preset():
-    params = original_params()
-    log_p, weights = groundhog.log_probabilities(params, *original_inputs())
-    nll, alignments = jax.jit(lambda p: our_nll(small_preset(), as_ours(p)))(params)
-    np.testing.assert_allclose(-log_p.T, nll, atol=1e-5)
-    wanted = np.transpose(weights, (2, 0, 1)) * (Y != PAD)[:, :, None]
-    real = np.asarray(alignments) * (Y != PAD)[:, :, None]
-    np.testing.assert_allclose(real, wanted, atol=1e-5)
-
-
-def test_groundhog_has_the_gradients_of_its_preset():
-    params = original_params()
-    assert small_preset().train.normalize == "sentences"
-
-    def cost(p):
-        return our_nll(small_preset(), as_ours(p))[0].sum() / len(X)
-
-    gradients = jax.jit(jax.grad(cost))(params)
-    for name, values in params.items():
-        wanted = np.zeros_like(values)
-        for place in np.ndindex(*values.shape):
-            costs = []
-            for step in (1e-5, -1e-5):
-                moved = {**params, name: values.copy()}
-                moved[name][place] += step
-                costs.append(groundhog.cost(moved, *original_inputs()))
-            wanted[place] = (costs[0] - costs[1]) / 2e-5
-        np.testing.assert_allclose(gradients[name], wanted, atol=1e-5, err_msg=name)
+def test_the_preset_has_groundhogs_gradients():
+    assert_same_gradients(groundhog, PARAMS, small_preset(), as_ours)
 
 
 def with_another_query(config, ours):
@@ -154,10 +113,7 @@ def with_another_initial_state(config, ours):
 @pytest.mark.parametrize(
     "change", [with_another_query, with_another_reset, with_another_initial_state]
 )
-def test_another_form_has_other_probabilities_than_groundhog(change):
-    params = original_params()
-    config, ours = small_preset(), as_ours(params)
+def test_another_form_is_told_from_groundhog(change):
+    config, ours = small_preset(), as_ours(PARAMS)
     change(config, ours)
-    nll, _ = jax.jit(lambda p: our_nll(config, p))(ours)
-    log_p, _ = groundhog.log_probabilities(params, *original_inputs())
-    assert abs(nll + log_p.T).max() > 1e-2
+    assert largest_difference(groundhog, PARAMS, config, ours) > 1e-2
