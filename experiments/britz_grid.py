@@ -35,6 +35,9 @@ norm up to 5                         train.clip_norm = 5                 model_b
 50 tokens a side                     data.max_length = 50                nmt_large.yml
 greedy                               decode.beam_size = 1                seq2seq_model.py:60
 
+Probabilities, weights and gradients are those of google/seq2seq's recurrence to 1e-5, with both
+scores (tests/model/test_google_seq2seq.py).
+
 What still differs:
 - The sizes, the data, the batches of 128 and the epochs are this project's: the original took 2.5
   million steps with 512 units, two layers of encoder and four of decoder. Here there is one of
