@@ -30,7 +30,12 @@ norm up to 5                         train.clip_norm = 5                 4.1; tr
 dropout 0.2 on every layer's input   train.dropout.embedding, .layers    layers/lstmUnitForward.m:14
 beam of 12, ratios 0.5 and 1.5       decode.beam_size                    trainLSTM.m:74, 128
 
+Without the window, probabilities, weights and gradients are those of nmt.hybrid's recurrence to
+1e-5 (tests/model/test_nmt_hybrid.py).
+
 What still differs:
+- A window begins 10 words before floor(p) there (layers/attnLayerForward.m:16, buildSrcVecs.m), and
+  here 10 before p, so that it has one word less. The source has no end mark there.
 - The paper's cells have no biases, nor has its output layer (trainLSTM.m:427, 510).
 - Its dropout acts on what is fed, too (layers/lstmUnitForward.m:33).
 - The norm that it clips leaves out the embeddings' gradient, which is scaled alike
