@@ -44,7 +44,7 @@ def _train(line: CommandLine, task: Task) -> None:
 
 def _explain(line: CommandLine, task: Task) -> None:
     assert task.config is not None
-    explain(task.config, line.directory, sys.stdout)
+    explain(task.config, line.directory, sys.stdout, line.experiment.header)
 
 
 def _evaluate(line: CommandLine, task: Task) -> None:

@@ -73,6 +73,11 @@ class Experiment:
         """What the file offers by name, in `SWEEPS`."""
         return {} if self.is_recorded else self._namespace.get("SWEEPS", {})
 
+    @property
+    def header(self) -> str:
+        """The file's docstring; empty where there is none, and of a recorded configuration."""
+        return "" if self.is_recorded else self._namespace.get("__doc__") or ""
+
     def config(self) -> Config:
         """Returns a new configuration, not yet validated.
 

@@ -39,7 +39,7 @@ class Sizes(NamedTuple):
     known: str
 
 
-def explain(config: Config, directory: Path, stream: TextIO) -> None:
+def explain(config: Config, directory: Path, stream: TextIO, header: str = "") -> None:
     """Writes the choices, the parameters, the work and the memory of a configuration.
 
     Args:
@@ -47,6 +47,7 @@ def explain(config: Config, directory: Path, stream: TextIO) -> None:
       directory: the workdir, which need not exist; the vocabularies of a run of the same data are
         taken from it.
       stream: where to; what takes long is said on standard error.
+      header: the experiment's docstring, whose table of an original is shown.
     """
     sizes = vocabulary_sizes(config.data, directory)
     model = Seq2Seq(config.model, sizes.source, sizes.target)
@@ -56,6 +57,13 @@ def explain(config: Config, directory: Path, stream: TextIO) -> None:
     print(f"Choices, and where each value or form stands{follows}", file=stream)
     shown = [(field, _value(value), origin) for field, value, origin in choices(config)]
     _print_table(shown, "lll", stream)
+    original = original_table(header)
+    if original:
+        print(
+            "\nThe original, by the experiment's header (as the file has it, without flags)",
+            file=stream,
+        )
+        print(*(f"  {line}".rstrip() for line in original.splitlines()), sep="\n", file=stream)
     print(f"\nKernels on a device of kind {kernels.platform()}", file=stream)
     _print_table(kernel_choices(config), "lll", stream)
     print(
@@ -88,6 +96,19 @@ def explain(config: Config, directory: Path, stream: TextIO) -> None:
         ("all", _mib(memory.total)),
     ]
     _print_table(rows, "lr", stream)
+
+
+def original_table(header: str) -> str:
+    """Returns a preset's table of what its original says, and what follows it.
+
+    Args:
+      header: an experiment's docstring.
+
+    Returns:
+      The header from the line on that begins with "original says"; empty where none does.
+    """
+    _, title, rest = f"\n{header}".partition("\noriginal says")
+    return visible(f"{title}{rest}".strip(), lines=True)
 
 
 def vocabulary_sizes(config: DataConfig, directory: Path) -> Sizes:

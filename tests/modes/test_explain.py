@@ -4,8 +4,10 @@ import math
 from pathlib import Path
 
 import jax
+import pytest
 from launching import launch
 
+from bahdanau_jax.cli.experiment import Experiment
 from bahdanau_jax.config import Config, DataConfig, VocabularyConfig
 from bahdanau_jax.model import kernels
 from bahdanau_jax.model.seq2seq import Seq2Seq
@@ -148,7 +150,34 @@ def test_explain_needs_neither_data_nor_workdir(tmp_path):
     assert "model.embedding" in out
     assert "this project" in out  # the sizes aren't the paper's any more
     assert "compiling" in done.err
+    assert "\n  original says " in out
+    assert "What still differs:" in out
     assert [path.name for path in tmp_path.iterdir() if not path.name.startswith(".")] == []
+
+
+PRESETS = [
+    "britz_grid",
+    "groundhog_rnnsearch",
+    "lium_multi30k",
+    "luong_2015",
+    "rnnencdec_50",
+    "rnnsearch_50",
+    "toshniwal_g2p",
+]
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_the_table_of_a_preset_is_shown_from_its_title_to_the_last_difference(name):
+    header = Experiment(name).header
+    table = explain.original_table(header)
+    assert table.startswith("original says")
+    assert header.rstrip().endswith(table)
+    assert "\nWhat still differs:\n- " in table
+
+
+def test_an_experiment_without_an_original_has_no_table():
+    assert explain.original_table(Experiment("cmudict").header) == ""
+    assert explain.original_table("What the original says is told elsewhere.") == ""
 
 
 def test_a_field_that_is_wrong_is_refused_as_in_training(tmp_path):
