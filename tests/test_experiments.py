@@ -95,7 +95,8 @@ def test_data_that_cannot_be_had_end_in_one_line_with_every_way_to_get_them(
         Corpus(config.data)
     message = str(caught.value)
     assert "\n" not in message
-    for word in ("https://raw.githubusercontent.com/", f"{tmp_path}/downloads/manual/", VARIABLE):
+    places = (f"{tmp_path}/downloads/manual/", "data.directory", VARIABLE)
+    for word in ("https://raw.githubusercontent.com/", *places):
         assert word in message
 
 

@@ -12,7 +12,12 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
-from bahdanau_jax.data.text_files import files_by_name, given_directory, stems_by_split
+from bahdanau_jax.data.text_files import (
+    files_by_name,
+    given_directory,
+    given_path,
+    stems_by_split,
+)
 from bahdanau_jax.errors import InputError, flat
 from bahdanau_jax.lines import read_lines
 from bahdanau_jax.stored_files import parse_json
@@ -43,7 +48,7 @@ class RecordSource:
                     f"{side} in each record"
                 )
         self._divided: pathlib.Path | None = None
-        path = pathlib.Path(name).expanduser()
+        path = given_path(name, "data.source")
         if path.is_file():
             self._divided = path
             self.splits = ("train", "dev", "test")

@@ -87,9 +87,27 @@ class TsvSource:
         return [self._paths[f"{self._stems[split]}.tsv"]]
 
 
+def given_path(name: str, named_by: str) -> pathlib.Path:
+    """Returns a path that the user gave, with the home directory that a `~` in front stands for.
+
+    Args:
+      name: the path.
+      named_by: the field or the environment variable that has it.
+
+    Raises:
+      InputError: `~NAME` where nobody of that name is known.
+    """
+    try:
+        return pathlib.Path(name).expanduser()
+    except RuntimeError:
+        raise InputError(
+            f"{named_by}: {name} begins with a home directory that isn't known; write all of it"
+        ) from None
+
+
 def given_directory(name: str) -> pathlib.Path:
     """Returns the directory that `data.source` names; raises InputError if there is none."""
-    path = pathlib.Path(name).expanduser()
+    path = given_path(name, "data.source")
     if not path.is_dir():
         raise InputError(
             f"data.source: {name} is no directory; name the one that has the data by "

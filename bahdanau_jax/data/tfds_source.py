@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from bahdanau_jax.data.gold_links import GoldLinks, parse_line, reverse
+from bahdanau_jax.data.text_files import given_path
 from bahdanau_jax.errors import InputError
 from bahdanau_jax.terminal import say
 
@@ -39,7 +40,7 @@ class TfdsSource:
         self._place = f"tfds:{name}"
         self._features = (source_feature, target_feature)
         self._builder = _builder(
-            name, str(pathlib.Path(directory).expanduser()) if directory else None
+            name, str(given_path(directory, "data.directory")) if directory else None
         )
         features = list(self._builder.info.features or ())  # pyright: ignore[reportArgumentType]
         for field, feature in (("source", source_feature), ("target", target_feature)):

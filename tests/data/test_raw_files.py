@@ -119,6 +119,40 @@ def test_a_variable_that_names_no_directory_is_refused(tmp_path, monkeypatch):
     assert "BAHDANAU_JAX_DATA: " in complaint(tmp_path)
 
 
+def test_a_variable_with_an_unknown_home_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setenv(raw_files.VARIABLE, "~no such user/data")
+    assert "BAHDANAU_JAX_DATA: ~no such user/data begins with a home" in complaint(tmp_path)
+
+
+@pytest.mark.parametrize("where", ["variable", "folder", "manual"])
+def test_a_place_that_cannot_be_entered_is_not_taken_for_absent(
+    tmp_path, server, monkeypatch, where
+):
+    place = {
+        "variable": tmp_path / "mine",
+        "folder": tmp_path / "mine" / "set",
+        "manual": tmp_path / "downloads" / "manual" / "set",
+    }[where]
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.symlink_to(place)  # permissions keep root from nothing
+    if where != "manual":
+        monkeypatch.setenv(raw_files.VARIABLE, str(tmp_path / "mine"))
+    message = complaint(tmp_path, server.address)
+    assert f"{place}: can't be read (" in message
+    assert server.asked == []
+
+
+def test_a_server_that_is_gone_is_told_with_every_way(tmp_path):
+    with serving.serving(STORED) as gone:
+        pass
+    message = complaint(tmp_path, gone.address)
+    assert f"can't get {gone.address}/train.en.gz (" in message
+    assert "Connection refused" in message
+    assert f"into {tmp_path}/downloads/manual/set (data.directory says where" in message
+    assert "into set/ in a directory that the environment variable BAHDANAU_JAX_DATA" in message
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_machine_without_a_network_says_so_at_once_with_every_way(tmp_path, monkeypatch):
     def unknown(*arguments, **options):
         raise socket.gaierror(-2, "Name or service not known")
@@ -148,9 +182,10 @@ def test_what_does_not_answer_is_given_up(tmp_path, server, monkeypatch, where):
 
 def test_a_file_that_the_server_lacks_is_named(tmp_path, server):
     del server["train.de"]
-    assert f"can't get {server.address}/train.de (HTTP status 404" in complaint(
-        tmp_path, server.address
-    )
+    message = complaint(tmp_path, server.address)
+    assert f"can't get {server.address}/train.de (HTTP status 404" in message
+    assert "data.directory" in message
+    assert raw_files.VARIABLE in message
 
 
 def test_a_connection_that_breaks_off_leaves_nothing_and_the_next_try_succeeds(tmp_path, server):

@@ -38,6 +38,23 @@ def test_a_pipe_that_ends_early_is_refused_with_the_lines_it_had(lines, tmp_path
 PAIR = {"train.de": "eins\nzwei\n", "train.en": "one\ntwo\n"}
 
 
+@pytest.mark.parametrize(
+    "source", ["text:~no such user/x", "tsv:~no such user/x", "jsonl:~no such user/x", "tfds:"]
+)
+def test_a_home_directory_that_is_not_known_is_refused(source):
+    field = "data.source"
+    data = DataConfig(source, "de", "en")
+    if source == "tfds:":
+        field, data = (
+            "data.directory",
+            DataConfig("tfds:reverse", "source", "target", "~no such user/x"),
+        )
+    with pytest.raises(
+        InputError, match=rf"^{field}: ~no such user/x begins with a home directory that"
+    ):
+        Corpus(data)
+
+
 def test_languages_choose_the_sides(folder):
     files = PAIR | {"train.fr": "un\ndeux\n"}
     corpus = text(folder(files), source_language="fr", target_language="de")

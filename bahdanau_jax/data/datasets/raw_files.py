@@ -18,6 +18,7 @@ import zlib
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from bahdanau_jax.data.text_files import given_path
 from bahdanau_jax.errors import InputError, flat
 from bahdanau_jax.terminal import say
 
@@ -62,16 +63,18 @@ def read_raw_files(
       where a folder has these.
 
     Raises:
-      InputError: a file is missing in a folder, isn't the one that its checksum names, or can't be
-        downloaded.
+      InputError: a place can't be read; a file is missing in a folder, isn't the one that its
+        checksum names, or can't be downloaded.
     """
-    root = os.environ.get(VARIABLE, "")
-    if root and not pathlib.Path(root).expanduser().is_dir():
-        raise InputError(f"{VARIABLE}: {root} is no directory; it should hold {raw.folder}/")
-    places = [pathlib.Path(root).expanduser() / raw.folder] if root else []
-    places.append(pathlib.Path(prepared_in) / "downloads" / "manual" / raw.folder)
+    manual = pathlib.Path(prepared_in) / "downloads" / "manual" / raw.folder
+    places = [manual]
+    if named := os.environ.get(VARIABLE):
+        root = given_path(named, VARIABLE)
+        if not _is_directory(root):
+            raise InputError(f"{VARIABLE}: {named} is no directory; it should hold {raw.folder}/")
+        places.insert(0, root / raw.folder)
     for place in places:
-        if place.is_dir():
+        if _is_directory(place):
             if derived and all((place / name).is_file() for name in derived):
                 return {name: _read_file(raw, place, name, derived[name]) for name in derived}
             return {
@@ -87,8 +90,9 @@ def read_raw_files(
         except (OSError, http.client.HTTPException, ValueError) as error:
             raise InputError(
                 f"tfds:{raw.dataset}: can't get {raw.address}/{name} ({flat(error)}); try again, "
-                f"or put {', '.join(raw.sha256)} of that address into {places[-1]}, or into "
-                f"{raw.folder}/ in a directory that the environment variable {VARIABLE} names"
+                f"or put {', '.join(raw.sha256)} of that address into {manual} (data.directory "
+                f"says where that is), or into {raw.folder}/ in a directory that the environment "
+                f"variable {VARIABLE} names"
             ) from error
     return contents
 
@@ -139,6 +143,21 @@ def download(address: str) -> bytes:
         if not block:
             return bytes(content)
         content += block
+
+
+def _is_directory(path: pathlib.Path) -> bool:
+    """Returns whether a directory is there; raises InputError if it is and can't be entered."""
+    # `Path.is_dir` takes such a one for absent in some versions of Python, and doesn't enter it.
+    try:
+        os.stat(f"{path}/.")
+        return True
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError as error:
+        raise InputError(
+            f"{path}: can't be read ({error.strerror}); {VARIABLE} and data.directory name the "
+            "places where raw files are looked for"
+        ) from error
 
 
 def _unpacked(name: str) -> str:
