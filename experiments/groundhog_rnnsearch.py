@@ -23,8 +23,6 @@ last backward state, tanh            model.initial_state = backward      encdec.
 sample_weights_orth, 0.01            model.initialization = paper        state.py:98
 A, B by 0.001; D zero                the same                            encdec.py:269
 bs 80, sort_k_batches 20             train.batch_size, data.pool         state.py:254, 277
-mean over sentences of sums          train.normalize = sentences         groundhog/layers/
-                                                                         cost_layers.py:1354
 adarho 0.95, adaeps 1e-6             train.optimizer = adadelta          state.py:145
 cutoff 1                             train.clip_norm = 1                 state.py:131
 
@@ -33,6 +31,9 @@ What still differs:
   context first. The code's first word has no word before it, here it has the begin mark. The code's
   form is one value of the parameters: a begin mark that keeps the update gate shut. With it, this
   preset has the code's probabilities and gradients to 1e-5 (tests/model/test_groundhog.py).
+- The code's cost is the sum over a batch's words (groundhog/layers/cost_layers.py:1152, as the
+  readout has two axes). Here it's the mean over sentences of such sums (train.normalize). While
+  the gradient of the mean has a norm above 1, clipping makes both the same.
 - The code's output matrix is a product of two, 500 x 620 and 620 x 30,001 (state.py:256 is its rank
   too; cost_layers.py:155). The paper has one matrix, and so has this.
 - The code has a bias of each embedding and of s_0's projection, which are none here; and no bias of

@@ -26,12 +26,14 @@ s_0 = tanh(W_s h_1, backward)        model.initial_state = backward      A.2.2
 orthogonal; W_a, U_a 0.001; 0.01     model.initialization = paper        B.1
 Adadelta, 0.95 and 1e-6, 80 pairs    train.optimizer = adadelta          B.2
 norm of the gradient up to 1         train.clip_norm = 1                 B.2
-cost: the mean over sentences        train.normalize = sentences         cost_layers.py:1354
 beam of 10, length from half on      decode.beam_size, .min_length_ratio sample_server.py:75,
                                                                          sample.py:152
 
 What still differs:
 - The paper doesn't say how wide its beam was; 10 is what its demonstration begins with.
+- It doesn't say what a batch's cost is divided by, and its code divides by nothing
+  (cost_layers.py:1152). Here the cost is the mean over sentences (train.normalize). While the
+  gradient of the mean has a norm above 1, clipping makes both the same.
 - The paper took 348 million words of WMT14, chosen by Axelrod et al.'s method, and tokenised them
   by Moses. TFDS has the whole set and doesn't tokenise: words here keep their punctuation, and more
   of them are unknown. For figures that compare with the paper's, tokenise the text and name it by

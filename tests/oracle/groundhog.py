@@ -108,5 +108,8 @@ def log_probabilities(params: Params, x, x_mask, y, y_mask) -> tuple[np.ndarray,
 
 
 def cost(params: Params, x, x_mask, y, y_mask) -> float:
-    """Returns -log p summed over a sentence's words, averaged over sentences, in nats."""
+    """Returns -log p summed over a sentence's words, averaged over sentences, in nats.
+
+    The original sums over sentences too, and then clips the gradient's norm.
+    """
     return -float(log_probabilities(params, x, x_mask, y, y_mask)[0].sum(axis=0).mean())
