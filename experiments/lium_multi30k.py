@@ -41,6 +41,7 @@ given the same parameters (tests/model/test_nmtpy.py).
 What still differs:
 - Its layer normalisation has a bias of each term (layers.py:61), and here one of their sum, as well
   as one before it (layers.py:196) that is none here.
+- Its energies have a bias (layers.py:442), which changes no weight.
 - It drops no component of target embeddings (attention.py:429). Here both sides' are dropped.
 - Its joint merges make two vocabularies. Here one vocabulary serves both sides.
 - Its batches have targets of one length (conf:16). Here they share a padded shape.

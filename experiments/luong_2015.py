@@ -35,7 +35,8 @@ Without the window, probabilities, weights and gradients are those of nmt.hybrid
 
 What still differs:
 - A window begins 10 words before floor(p) there (layers/attnLayerForward.m:16, buildSrcVecs.m), and
-  here 10 before p, so that it has one word less. The source has no end mark there.
+  here 10 before p, so that it has one word less. The source has no end mark there;
+  here it has one, which counts in the S that p is a share of.
 - The paper's cells have no biases, nor has its output layer (trainLSTM.m:427, 510).
 - Its dropout acts on what is fed, too (layers/lstmUnitForward.m:33).
 - The norm that it clips leaves out the embeddings' gradient, which is scaled alike
