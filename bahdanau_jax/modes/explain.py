@@ -5,6 +5,7 @@ XLA for the compiled step; no array of the model's size is made.
 """
 
 import math
+import textwrap
 import time
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO
@@ -63,7 +64,7 @@ def explain(config: Config, directory: Path, stream: TextIO, header: str = "") -
             "\nThe original, by the experiment's header (as the file has it, without flags)",
             file=stream,
         )
-        print(*(f"  {line}".rstrip() for line in original.splitlines()), sep="\n", file=stream)
+        print(textwrap.indent(original, "  "), file=stream)
     print(f"\nKernels on a device of kind {kernels.platform()}", file=stream)
     _print_table(kernel_choices(config), "lll", stream)
     print(
@@ -108,7 +109,7 @@ def original_table(header: str) -> str:
       The header from the line on that begins with "original says"; empty where none does.
     """
     _, title, rest = f"\n{header}".partition("\noriginal says")
-    return visible(f"{title}{rest}".strip(), lines=True)
+    return visible(f"{title}{rest}".strip())
 
 
 def vocabulary_sizes(config: DataConfig, directory: Path) -> Sizes:

@@ -39,16 +39,15 @@ PAIR = {"train.de": "eins\nzwei\n", "train.en": "one\ntwo\n"}
 
 
 @pytest.mark.parametrize(
-    "source", ["text:~no such user/x", "tsv:~no such user/x", "jsonl:~no such user/x", "tfds:"]
+    ("field", "data"),
+    [
+        ("data.source", DataConfig("text:~no such user/x", "de", "en")),
+        ("data.source", DataConfig("tsv:~no such user/x", "de", "en")),
+        ("data.source", DataConfig("jsonl:~no such user/x", "de", "en")),
+        ("data.directory", DataConfig("tfds:reverse", "source", "target", "~no such user/x")),
+    ],
 )
-def test_a_home_directory_that_is_not_known_is_refused(source):
-    field = "data.source"
-    data = DataConfig(source, "de", "en")
-    if source == "tfds:":
-        field, data = (
-            "data.directory",
-            DataConfig("tfds:reverse", "source", "target", "~no such user/x"),
-        )
+def test_a_home_directory_that_is_not_known_is_refused(field, data):
     with pytest.raises(
         InputError, match=rf"^{field}: ~no such user/x begins with a home directory that"
     ):

@@ -3,13 +3,7 @@
 import google_seq2seq
 import jax.numpy as jnp
 import pytest
-from originals import (
-    SOURCE_WORDS,
-    TARGET_WORDS,
-    assert_same_gradients,
-    largest_difference,
-    random_arrays,
-)
+from originals import assert_same_gradients, largest_difference, random_params
 
 from bahdanau_jax.config import Config
 from experiments import britz_grid
@@ -19,8 +13,7 @@ SCORES = {"bahdanau": "additive", "dot": "projected"}
 
 
 def original_params(score: str) -> dict:
-    shapes = google_seq2seq.parameter_shapes(SOURCE_WORDS, TARGET_WORDS, E, H, A, score)
-    return random_arrays(shapes)
+    return random_params(google_seq2seq, E, H, A, score)
 
 
 def small_preset(score: str) -> Config:

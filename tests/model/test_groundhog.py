@@ -3,20 +3,14 @@
 import groundhog
 import jax.numpy as jnp
 import pytest
-from originals import (
-    SOURCE_WORDS,
-    TARGET_WORDS,
-    assert_same_gradients,
-    largest_difference,
-    random_arrays,
-)
+from originals import assert_same_gradients, largest_difference, random_params
 
 from bahdanau_jax.config import Config
 from bahdanau_jax.special_ids import BOS
 from experiments import groundhog_rnnsearch
 
 E, H, R = 3, 4, 2
-PARAMS = random_arrays(groundhog.parameter_shapes(SOURCE_WORDS, TARGET_WORDS, E, H, R))
+PARAMS = random_params(groundhog, E, H, R)
 
 
 def small_preset() -> Config:

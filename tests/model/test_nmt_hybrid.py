@@ -3,19 +3,13 @@
 import jax.numpy as jnp
 import nmt_hybrid
 import pytest
-from originals import (
-    SOURCE_WORDS,
-    TARGET_WORDS,
-    assert_same_gradients,
-    largest_difference,
-    random_arrays,
-)
+from originals import assert_same_gradients, largest_difference, random_params
 
 from bahdanau_jax.config import Config
 from experiments import luong_2015
 
 E, H = 3, 4
-PARAMS = random_arrays(nmt_hybrid.parameter_shapes(SOURCE_WORDS, TARGET_WORDS, E, H))
+PARAMS = random_params(nmt_hybrid, E, H)
 
 
 def small_preset() -> Config:
@@ -53,7 +47,7 @@ def as_ours(p) -> dict:
             }
         },
         "W_o": p["W_soft"].T,
-        "b_w": jnp.zeros(TARGET_WORDS),
+        "b_w": jnp.zeros(len(p["W_soft"])),
     }
 
 

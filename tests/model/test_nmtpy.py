@@ -3,20 +3,14 @@
 import jax.numpy as jnp
 import nmtpy
 import pytest
-from originals import (
-    SOURCE_WORDS,
-    TARGET_WORDS,
-    assert_same_gradients,
-    largest_difference,
-    random_arrays,
-)
+from originals import assert_same_gradients, largest_difference, random_params
 
 from bahdanau_jax.config import Config
 from bahdanau_jax.special_ids import BOS
 from experiments import lium_multi30k
 
 E, H = 3, 4
-PARAMS = random_arrays(nmtpy.parameter_shapes(SOURCE_WORDS, TARGET_WORDS, E, H))
+PARAMS = random_params(nmtpy, E, H)
 
 
 def small_preset() -> Config:
@@ -39,8 +33,7 @@ def as_ours(p) -> dict:
     def direction(name):
         b, s = ({k: jnp.asarray(p[f"{name}_{kind}{k}"]) for k in (1, 2, 3, 4)} for kind in "bs")
         # A negative gain and a negative bias turn the sign; the weights keep theirs.
-        plain = (jnp.concatenate([p[f"{name}_{m}"], p[f"{name}_{m}x"]], axis=1) for m in "WU")
-        W, U = plain
+        W, U = (jnp.concatenate([p[f"{name}_{m}"], p[f"{name}_{m}x"]], axis=1) for m in "WU")
         return {
             "W": W,
             "U": U,

@@ -10,6 +10,7 @@ Letters in shapes: S source words, T target words, E embedding, H units, A atten
 """
 
 import numpy as np
+from scipy.special import expit as sigmoid
 
 Params = dict[str, np.ndarray]
 SOS = 1  # the begin mark, a word like the others
@@ -26,11 +27,6 @@ def parameter_shapes(
     shapes |= {"att_query_b": (A,)} | ({"v_att": (A,)} if score == "bahdanau" else {})
     shapes |= {"attention_mix": (3 * H, H), "attention_mix_b": (H,)}
     return shapes | {"logits": (H, target), "logits_b": (target,)}
-
-
-def sigmoid(x: np.ndarray) -> np.ndarray:
-    """Returns 1 / (1 + exp(-x))."""
-    return 1 / (1 + np.exp(-x))
 
 
 def lstm_cell(params: Params, name: str, inputs, state):

@@ -11,6 +11,7 @@ Letters in shapes: S source words, T target words, B sentences, E embedding, H u
 """
 
 import numpy as np
+from scipy.special import expit as sigmoid
 
 Params = dict[str, np.ndarray]
 
@@ -19,22 +20,15 @@ def parameter_shapes(source: int, target: int, E: int, H: int, R: int) -> dict[s
     """Returns the shape of each parameter for vocabularies of `source` and `target` words."""
     shapes = {"enc_embdr": (source, E), "enc_embdr_b": (E,), "dec_embdr": (target, E)}
     shapes["dec_embdr_b"] = (E,)
-    for side, inputs in (("enc", []), ("back", []), ("dec", ["dec_c"])):
+    for side in ("enc", "back", "dec"):
         for gate in "WGR":  # proposal, update, reset
-            shapes[f"{side}_{gate}_in"] = (E, H)
-            shapes[f"{side}_{gate}_hh"] = (H, H)
-            for name in inputs:
-                shapes[f"{name}_{gate}"] = (2 * H, H)
+            shapes |= {f"{side}_{gate}_in": (E, H), f"{side}_{gate}_hh": (H, H)}
         shapes[f"{side}_W_b"] = (H,)  # `learn_bias=False` for both gates
+    shapes |= {f"dec_c_{gate}": (2 * H, H) for gate in "WGR"}
     shapes |= {"A_cp": (2 * H, H), "B_hp": (H, H), "D_pe": (H, 1), "initializer": (H, H)}
     shapes |= {"repr_readout": (2 * H, 2 * R), "hid_readout": (H, 2 * R), "hid_readout_b": (2 * R,)}
     shapes |= {"prev_readout": (E, 2 * R), "softmax_1": (R, E), "softmax_2": (E, target)}
     return shapes | {"softmax_b": (target,)}
-
-
-def sigmoid(x: np.ndarray) -> np.ndarray:
-    """Returns 1 / (1 + exp(-x))."""
-    return 1 / (1 + np.exp(-x))
 
 
 def gated_step(params: Params, side: str, below: dict, before, mask) -> np.ndarray:

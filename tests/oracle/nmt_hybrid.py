@@ -10,6 +10,7 @@ Letters in shapes: S source words, T target words, E embedding, H units.
 """
 
 import numpy as np
+from scipy.special import expit as sigmoid
 
 Params = dict[str, np.ndarray]
 LAYERS = 2
@@ -24,11 +25,6 @@ def parameter_shapes(source: int, target: int, E: int, H: int) -> dict[str, tupl
         shapes[f"W_src_{layer}"] = (4 * H, below + H)
         shapes[f"W_tgt_{layer}"] = (4 * H, below + (0 if layer else H) + H)
     return shapes | {"W_a": (H, H), "W_h": (H, 2 * H), "W_soft": (target, H)}
-
-
-def sigmoid(x: np.ndarray) -> np.ndarray:
-    """Returns 1 / (1 + exp(-x))."""
-    return 1 / (1 + np.exp(-x))
 
 
 def lstm_unit(W: np.ndarray, x: np.ndarray, h: np.ndarray, c: np.ndarray):

@@ -9,6 +9,7 @@ Letters in shapes: S source words, T target words, B sentences, E embedding, H u
 """
 
 import numpy as np
+from scipy.special import expit as sigmoid
 
 Params = dict[str, np.ndarray]
 
@@ -30,11 +31,6 @@ def parameter_shapes(source: int, target: int, E: int, H: int) -> dict[str, tupl
     shapes |= {"ff_state_W": (C, H), "ff_logit_gru_W": (H, E), "ff_logit_gru_b": (E,)}
     shapes |= {"ff_logit_prev_W": (E, E), "ff_logit_ctx_W": (C, E)}
     return shapes | {"ff_logit_W": (E, target), "ff_logit_b": (target,)}
-
-
-def sigmoid(x: np.ndarray) -> np.ndarray:
-    """Returns 1 / (1 + exp(-x))."""
-    return 1 / (1 + np.exp(-x))
 
 
 def layer_norm(x: np.ndarray, b: np.ndarray, s: np.ndarray) -> np.ndarray:

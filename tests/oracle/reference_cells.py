@@ -8,16 +8,12 @@ gain_C [nH], and in the LSTM gain_m, b_m [H].
 from typing import Any
 
 import numpy as np
+from scipy.special import expit as sigmoid
 
 from bahdanau_jax.config import ModelConfig
 
 EPSILON = 1e-5  # added to the variance by layer normalisation
 Params = dict[str, Any]
-
-
-def sigmoid(x: np.ndarray) -> np.ndarray:
-    """The logistic function 1 / (1 + exp(-x)), in a form that can't overflow."""
-    return 0.5 * (1.0 + np.tanh(0.5 * x))
 
 
 def normalize(x: np.ndarray, gain: np.ndarray) -> np.ndarray:

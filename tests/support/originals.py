@@ -1,8 +1,8 @@
 """A preset beside its original: three sentences, both sides' probabilities, weights and gradients.
 
-An original is a module of `tests/oracle/` with `log_probabilities` and `cost`, in NumPy, that takes
-its own parameters by name, each an array. `as_ours` lays such parameters out as this project does,
-by functions that JAX can differentiate.
+An original is a module of `tests/oracle/` with `parameter_shapes`, `log_probabilities` and `cost`,
+in NumPy, that takes its own parameters by name, each an array. `as_ours` lays such parameters out
+as this project does, by functions that JAX can differentiate.
 """
 
 from collections.abc import Callable
@@ -28,9 +28,10 @@ INPUTS = X.T, (X != PAD).T.astype(float), Y.T, (Y != PAD).T.astype(float)
 Arrays = dict[str, Any]
 
 
-def random_arrays(shapes: dict[str, tuple]) -> Arrays:
-    """Returns an array of normal numbers for each shape, large enough that each one tells."""
+def random_params(original: ModuleType, *sizes: Any) -> Arrays:
+    """Returns the original's parameters at these sizes, normal numbers so large that each tells."""
     chance = np.random.default_rng(0)
+    shapes = original.parameter_shapes(SOURCE_WORDS, TARGET_WORDS, *sizes)
     return {name: chance.normal(0, 0.7, shape) for name, shape in shapes.items()}
 
 
