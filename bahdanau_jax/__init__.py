@@ -4,10 +4,10 @@
 
     run = load_run("runs/cmudict")
 
-The ground floor: `config`, `fields`, `validation`, `effects`, `errors`, `special_ids`, `durable`,
-`lines` and `terminal`. Above it, each importing only from the floors before it: `model` and
-`runtime`; `search`, `data` and `workdir`; `evaluation`; `reports`; `training`; `modes`, `sweeps`
-and `interface`; `comparison`; `cli`.
+The ground floor: `config`, `allowed`, `fields`, `validation`, `effects`, `errors`, `special_ids`,
+`durable`, `lines` and `terminal`. Above it, each importing only from the floors before it: `model`
+and `runtime`; `search`, `data` and `workdir`; `evaluation`; `reports`; `training`; `modes`,
+`sweeps` and `interface`; `comparison`; `cli`.
 """
 
 from typing import TYPE_CHECKING, Any

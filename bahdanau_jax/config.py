@@ -2,7 +2,7 @@
 
 Fields are overridden on the command line by their path, `--config.model.attention.score=dot`
 (`fields.py`). The comment behind a field, or on the line below it, says its unit and what is
-allowed, also to `--help`, which adds the names in `validation.CHOICES` that the comment leaves out.
+allowed, also to `--help`, which adds the names in `allowed.CHOICES` that the comment leaves out.
 `validation.py` holds the rules between fields. Nothing here has a default that another file
 repeats.
 """
@@ -40,6 +40,9 @@ class DataConfig:
     target_language: str = ""
     directory: str = ""  # tfds: where prepared data sets lie; empty: TFDS's own default
     lowercase: bool = False  # lower-case both sides before anything else
+    train_links: str = ""  # file of links between the words of the training pairs, a Pharaoh line
+    # for each, which train.guide teaches the alignment; empty: none
+    links_base: int = 0  # number of a sentence's first word in train_links, 0 or 1
     max_length: int = 50  # tokens a side, end mark not counted; longer training pairs are left out
     shapes: int = 12  # padded (source, target) shapes that training may compile, at most
     pool: int = 0  # batches sorted by length together; 0: filled by shape. The paper: 20
@@ -68,7 +71,7 @@ class DecoderConfig:
 class AttentionConfig:
     """The alignment model: which score, at which moment, over which positions.
 
-    `validation.SCORES` has the scores, and which of the other fields each reads.
+    `allowed.SCORES` has the scores, and which of the other fields each reads.
     """
 
     score: str = "additive"  # how the query is compared with each annotation
@@ -184,10 +187,12 @@ class TrainConfig:
     # evaluated, chosen and decoded with; below 1; 0: the parameters themselves
     label_smoothing: float = 0.0  # mass spread evenly over the vocabulary, from 0 up to but not 1
     coverage: float = 0.0  # λ of the loss of positions that are attended to again; 0: none
+    guide: float = 0.0  # weight of the alignment's cross entropy against data.train_links; 0: none
     dropout: DropoutConfig = dataclasses.field(default_factory=DropoutConfig)
     max_skipped: int = 10  # steps in a row without a finite gradient before the run gives up
     log_every: int = 50  # steps between two lines of training figures in metrics.jsonl
     keep: int = 2  # newest checkpoints kept, beside the best; --checkpoint=average:N takes N
+    keep_best: int = 1  # best checkpoints kept, by train.metric; --checkpoint=best:N takes N
     patience: int = 0  # evaluations without a better train.metric before stopping; 0: never
     metric: str = "nll_per_token"  # of the development split; chooses the best checkpoint:
     # nll_per_token, or a metric of outputs that evaluation.metrics has computed

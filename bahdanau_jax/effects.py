@@ -5,10 +5,10 @@ An experiment file may leave them at any value, but whoever gives one by a flag 
 
 from collections.abc import Iterable
 
+from bahdanau_jax.allowed import SCORES
 from bahdanau_jax.config import Config
 from bahdanau_jax.errors import InputError
 from bahdanau_jax.fields import text_of, value_of
-from bahdanau_jax.validation import SCORES
 
 
 def ineffective(config: Config) -> dict[str, str]:
@@ -29,12 +29,20 @@ def ineffective(config: Config) -> dict[str, str]:
         """Whether steps follow so many evaluations; the epochs' length isn't known."""
         return train.epochs > 0 or times * train.eval_every < train.steps
 
+    once = (
+        f"with train.eval_every={train.eval_every} and train.steps={train.steps} there is one "
+        "evaluation, after the last step; lower train.eval_every"
+    )
     adam = f"train.optimizer={train.optimizer} has no such mean; use adam"
     halving = f"train.schedule={train.schedule} isn't counted from there; use halving"
     rules = {
         "data.source_language": (kind != "tsv", "tsv files have no languages, but columns"),
         "data.target_language": (kind != "tsv", "tsv files have no languages, but columns"),
         "data.directory": (kind == "tfds", "it says where TFDS keeps data; data.source has a path"),
+        "data.links_base": (
+            bool(data.train_links),
+            "there are no links to number; give data.train_links and train.guide",
+        ),
         "data.vocabulary.joint": (
             kind == "tsv"
             or data.source_language != data.target_language
@@ -104,11 +112,8 @@ def ineffective(config: Config) -> dict[str, str]:
             f"{score} hands on the encoder's last states, and nothing reads the annotations; use "
             "another score",
         ),
-        "train.patience": (
-            evaluated(1),
-            f"with train.eval_every={train.eval_every} and train.steps={train.steps} there is one "
-            "evaluation, after the last step; lower train.eval_every",
-        ),
+        "train.keep_best": (evaluated(1), once),
+        "train.patience": (evaluated(1), once),
         "evaluation.tokenize": (
             config.evaluation.metrics == "bleu",
             "evaluation.metrics=error_rate splits at spaces; BLEU alone is tokenised",

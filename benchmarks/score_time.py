@@ -25,9 +25,9 @@ import numpy as np
 from memory import WORDS, configuration
 from rivals.contenders import Contender, InPyTorch, Ours
 
+from bahdanau_jax.allowed import CHOICES, SCORES
 from bahdanau_jax.data.batching import Batch
 from bahdanau_jax.runtime.setup import keep_freed_memory
-from bahdanau_jax.validation import CHOICES, SCORES
 
 ROWS = 64
 TIMED = [score for score in SCORES if score != "fixed"]  # which has no step of its own to time

@@ -19,7 +19,7 @@ PACKAGE = "bahdanau_jax"
 
 # A file imports its own room, the ground floor, and rooms of lower floors.
 GROUND = {
-    *("config", "fields", "validation", "effects", "errors"),
+    *("config", "allowed", "fields", "validation", "effects", "errors"),
     *("special_ids", "durable", "lines", "packed", "stored_files", "terminal"),
 }
 FLOORS = [

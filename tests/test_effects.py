@@ -11,12 +11,13 @@ from typing import Any, NamedTuple
 import pytest
 from observing import OBSERVATIONS, reading
 
+from bahdanau_jax.allowed import CHOICES
 from bahdanau_jax.config import Config
 from bahdanau_jax.data.datasets.synthetic import Synthetic
 from bahdanau_jax.effects import ineffective
 from bahdanau_jax.errors import InputError
 from bahdanau_jax.fields import field_paths, field_type, text_of, value_of, with_values
-from bahdanau_jax.validation import CHOICES, validate
+from bahdanau_jax.validation import validate
 
 # `follows` is what an experiment says of itself: explain and a run's records read it, nothing else.
 PATHS = tuple(path for path in field_paths() if path != "follows")
@@ -27,6 +28,8 @@ VALUES: dict[str, tuple] = {
     "data.source_language": ("source", "target", "third"),
     "data.target_language": ("source", "target", "third"),
     "data.directory": ("{}/few", "{}/more"),
+    "data.train_links": ("{}/links", "{}/fewer"),
+    "data.links_base": (0, 1),
     "data.max_length": (5, 7, 9),
     "data.vocabulary.size": (0, 7, 30, 31),
     "data.vocabulary.target_size": (0, 7, 30),
@@ -57,6 +60,7 @@ STARTS: tuple[dict[str, Any], ...] = (
     {"train.schedule": "halving"},
     {"train.schedule": "plateau"},
     {"model.attention.window": "local_p", "model.initial_state": "mean"},
+    {"train.guide": 0.5, "data.train_links": "{}/links"},
 )
 LANGUAGES = ("source", "target", "third")
 
@@ -67,8 +71,11 @@ def write_texts(folder):
 
     def sentence() -> str:
         words = ["".join(chance.choices("Abcde", k=chance.randint(1, 2))) for _ in range(8)]
-        return " ".join(words[: chance.randint(1, 8)])
+        return " ".join(words[: chance.randint(2, 8)])
 
+    # A line for each pair, of which every word is there by either way of counting.
+    (folder / "links").write_text("1-1\n" * 80)
+    (folder / "fewer").write_text("1-1\n\n" * 40)
     for split, count in (("train", 80), ("dev", 6)):
         rows = [[sentence() for _ in LANGUAGES] for _ in range(count)]
         (folder / f"{split}.tsv").write_text("".join("\t".join(row[:2]) + "\n" for row in rows))
@@ -133,7 +140,9 @@ def is_refused(config: Config) -> bool:
 
 def drawn(chance: random.Random, folder, count: int) -> Config:
     """Returns a valid configuration whose data can be read, with other values in some fields."""
-    config = with_values(base(folder), chance.choice(STARTS))
+    start = chance.choice(STARTS)
+    start = {k: x.format(folder) if isinstance(x, str) else x for k, x in start.items()}
+    config = with_values(base(folder), start)
     paths = chance.sample(sorted({*PATHS} - NEVER_DRAWN), count)
     for path in ("data.source", *paths):
         others = values(path, config, folder)

@@ -7,10 +7,11 @@ import sys
 import pytest
 
 from bahdanau_jax import validation
+from bahdanau_jax.allowed import CHOICES, RANGES
 from bahdanau_jax.config import Config
 from bahdanau_jax.errors import InputError
 from bahdanau_jax.fields import field_paths, field_type, from_json, to_json, with_values
-from bahdanau_jax.validation import CHOICES, RANGES, validate
+from bahdanau_jax.validation import validate
 
 # Neither a choice nor a number with a range: names, paths and switches.
 FREE = {
@@ -19,6 +20,7 @@ FREE = {
     "data.target_language",
     "data.directory",
     "data.lowercase",
+    "data.train_links",
     "data.vocabulary.joint",
     "decode.suppress_unk",
     "model.encoder.bidirectional",
@@ -264,6 +266,21 @@ REFUSED = [
         ["train.coverage=1.0", "model.attention.score=uniform", "set it to 0", "another score"],
         [{"train.coverage": 0.0}, {"model.attention.score": "additive"}],
     ),
+    (
+        {"train.guide": 0.5, "data.train_links": "links", "model.attention.score": "fixed"},
+        ["train.guide=0.5", "model.attention.score=fixed", "set it to 0", "another score"],
+        [{"model.attention.score": "general"}, {"train.guide": 0.0, "data.train_links": ""}],
+    ),
+    (
+        {"train.guide": 0.5},
+        ["train.guide=0.5 needs links", "data.train_links=FILE", "set it to 0"],
+        [{"data.train_links": "links"}, {"train.guide": 0.0}],
+    ),
+    (
+        {"data.train_links": "links"},
+        ["data.train_links=links", "train.guide=0", "a weight", "leave data.train_links empty"],
+        [{"train.guide": 0.1}, {"data.train_links": ""}],
+    ),
     ({"train.decay_factor": 0.0}, ["train.decay_factor"], [{"train.decay_factor": 0.1}]),
     (
         {"train.warmup_steps": 10_000},
@@ -349,8 +366,8 @@ def test_another_choice_is_refused_with_the_choices_listed(path):
         assert name in message
 
 
-# Their names stand in one table of validation.py, so that a new row needs no word elsewhere.
-TABLES = {"model.attention.score": "validation.SCORES", "train.metric": "evaluation.metrics"}
+# Their names stand in one table of allowed.py, so that a new row needs no word elsewhere.
+TABLES = {"model.attention.score": "allowed.SCORES", "train.metric": "evaluation.metrics"}
 
 
 @pytest.mark.parametrize("path", CHOICES)

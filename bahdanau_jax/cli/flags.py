@@ -8,10 +8,10 @@ import dataclasses
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, get_type_hints
 
+from bahdanau_jax.allowed import CHOICES
 from bahdanau_jax.config import DecodeConfig
 from bahdanau_jax.errors import InputError
 from bahdanau_jax.evaluation import symmetrization
-from bahdanau_jax.validation import CHOICES
 
 MODES = {
     "train": "trains, or goes on training; evaluates the best checkpoint on every test split",
@@ -215,7 +215,7 @@ FLAGS: tuple[Flag, ...] = (
     Flag(
         "checkpoint",
         str,
-        "best, latest, a number of steps, or average:N.",
+        "best, latest, a number of steps, average:N (newest) or best:N.",
         TRAINED,
         default="best",
     ),

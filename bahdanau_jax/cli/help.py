@@ -5,10 +5,10 @@ import inspect
 import textwrap
 
 from bahdanau_jax import config as config_module
+from bahdanau_jax.allowed import CHOICES, RANGES
 from bahdanau_jax.cli.flags import ALL, FLAGS, MODES, help_lines
 from bahdanau_jax.config import Config
 from bahdanau_jax.fields import field_paths, field_type, text_of, value_of
-from bahdanau_jax.validation import CHOICES, RANGES
 
 USAGE = """\
 {0}                                                 train the default experiment

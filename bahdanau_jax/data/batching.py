@@ -14,6 +14,7 @@ import numpy as np
 from bahdanau_jax.data.epochs import Epoch, GroupedByShape, SortedPools
 from bahdanau_jax.data.shapes import round_up
 from bahdanau_jax.data.token_store import TokenStore
+from bahdanau_jax.data.training_links import LinkStore
 from bahdanau_jax.errors import InputError
 
 _FULL_BATCH_LENGTH = 128  # longer sentences are evaluated fewer at a time
@@ -25,10 +26,25 @@ class Batch(NamedTuple):
     Attributes:
       source: int32[B, S], ids, the end mark, then `PAD`.
       target: int32[B, T], the same.
+      links: float32[B, T, S], what `LinkStore.weights` returns; None where no links are given.
     """
 
     source: np.ndarray
     target: np.ndarray
+    links: np.ndarray | None = None
+
+
+def blank_batch(rows: int, source: int, target: int, linked: bool) -> Batch:
+    """Returns a batch of nothing but `PAD`, of the shapes that a training step is compiled for.
+
+    Args:
+      rows: B.
+      source: S.
+      target: T.
+      linked: whether the batches of the run have links.
+    """
+    links = np.zeros((rows, target, source), np.float32) if linked else None
+    return Batch(np.zeros((rows, source), np.int32), np.zeros((rows, target), np.int32), links)
 
 
 class Batcher:
@@ -57,6 +73,7 @@ class Batcher:
         max_length: int,
         shapes: int = 12,
         pool: int = 0,
+        links: LinkStore | None = None,
         multiple: int = 1,
         process_index: int = 0,
         process_count: int = 1,
@@ -72,6 +89,7 @@ class Batcher:
           shapes: padded (S, T), at most.
           pool: batches of `batch_size` that are read and sorted by length together; 0: batches
             are filled by shape.
+          links: of the pairs, which then come with every batch; None: there are none.
           multiple: batches are filled up to rows that this divides (the number of devices). It
             doesn't change which pairs are in which row of which batch.
           process_index: which part of each batch this process reads.
@@ -80,7 +98,7 @@ class Batcher:
         Raises:
           InputError: no pair is short enough, or `batch_tokens` can't hold the longest.
         """
-        self._store, self._seed = store, seed
+        self._store, self._links, self._seed = store, links, seed
         self._process_index, self._process_count = process_index, process_count
         self._kept = kept = _short_enough(store, max_length)
         self.pairs, self.left_out = len(kept), len(store) - len(kept)
@@ -123,9 +141,9 @@ class Batcher:
         rows, source, target = self.shape(k)
         rows //= self._process_count
         pairs = self.indices(k)[rows * self._process_index : rows * (self._process_index + 1)]
-        return Batch(
-            self._store.sources(pairs, rows, source), self._store.targets(pairs, rows, target)
-        )
+        links = None if self._links is None else self._links.weights(pairs, rows, source, target)
+        sides = self._store.sources(pairs, rows, source), self._store.targets(pairs, rows, target)
+        return Batch(*sides, links)
 
     def _padded(self, shape: int) -> tuple[int, int, int]:
         """Returns (B, S, T) of the batches of a shape, given its number."""

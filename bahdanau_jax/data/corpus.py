@@ -138,6 +138,12 @@ class Corpus:
                 "command again once nobody writes to it"
             )
 
+    def training_lines(self) -> Iterator[tuple[str, str]]:
+        """Yields every (source, reference) of the training split, those without text too."""
+        for example in self.examples("train"):
+            for reference in example.references:
+                yield example.source, reference
+
     def pairs(self) -> "TrainingPairs":
         """Returns the training pairs, read afresh at each iteration."""
         return TrainingPairs(self)
@@ -177,20 +183,23 @@ class TrainingPairs:
 
     def __iter__(self) -> Iterator[tuple[str, str]]:
         kept = empty = 0
-        for example in self._corpus.examples("train"):
-            source_is_empty = not example.source.strip()
-            for reference in example.references:
-                if source_is_empty or not reference.strip():
-                    empty += 1
-                else:
-                    kept += 1
-                    yield example.source, reference
+        for pair in self._corpus.training_lines():
+            if has_text(*pair):
+                kept += 1
+                yield pair
+            else:
+                empty += 1
         self.empty = empty
         if not kept:
             raise InputError(
                 f"the training split has no pair with text on both sides ({empty} empty); "
                 "check data.source"
             )
+
+
+def has_text(source: str, target: str) -> bool:
+    """Returns whether both sides of a pair have text, without which nothing is trained on it."""
+    return bool(source.strip() and target.strip())
 
 
 def normalize(text: str, lowercase: bool = False) -> str:

@@ -7,10 +7,11 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from bahdanau_jax.config import DataConfig
-from bahdanau_jax.data import file_stamps, token_store
+from bahdanau_jax.data import file_stamps, token_store, training_links
 from bahdanau_jax.data.corpus import Corpus, Example, source_text
 from bahdanau_jax.data.gold_links import GoldLinks
 from bahdanau_jax.data.token_store import StoreError, TokenStore
+from bahdanau_jax.data.training_links import LinkStore
 from bahdanau_jax.data.vocabularies import Vocabularies, build_vocabularies
 from bahdanau_jax.data.vocabulary import split_words
 from bahdanau_jax.durable import digest
@@ -87,6 +88,24 @@ class Data:
         if pairs.empty:
             say(f"left out for an empty side: {counted(pairs.empty, 'training pair')}")
         return store
+
+    def training_links(
+        self, config: DataConfig, tokens: TokenStore, say: Callable[[str], None]
+    ) -> LinkStore | None:
+        """Opens the links of the training pairs; None where `data.train_links` names none.
+
+        Args:
+          config: of the data.
+          tokens: what `training_store` returned.
+          say: told what takes long.
+
+        Raises:
+          InputError: they can't be read, or aren't those of the pairs.
+        """
+        if not config.train_links:
+            return None
+        text = repr(sorted(self.fingerprints("train").items()))
+        return training_links.open_links(config, self.corpus, self.vocabularies, tokens, text, say)
 
     def training_splits(self, tell: Callable[[str], None] = say) -> list[EvaluationSplit]:
         """Reads what training evaluates: the development split, then every test split.

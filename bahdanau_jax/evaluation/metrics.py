@@ -88,7 +88,7 @@ class Metric(NamedTuple):
 
 # In the order of a table's columns. A row here is the whole of a metric but for its computation:
 # `figures` below, and `breakdown.sentence_sums` if it has `from_sums`. Those of a kind may be
-# `train.metric`, if they are in tables: `validation.py` lists them too.
+# `train.metric`, if they are in tables: `allowed.py` lists them too.
 METRICS = {
     metric.name: metric
     for metric in (

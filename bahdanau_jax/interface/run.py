@@ -38,7 +38,8 @@ def load_run(workdir: str | os.PathLike[str], checkpoint: str = "best") -> "Run"
 
     Args:
       workdir: its workdir, as `--workdir` names it.
-      checkpoint: `best`, `latest`, a number of steps, or `average:N` for the mean of the N newest.
+      checkpoint: `best`, `latest`, a number of steps, `average:N` for the mean of the N newest, or
+        `best:N` for that of the N best.
 
     Raises:
       InputError: there is no run, no such checkpoint, or it is damaged.

@@ -293,3 +293,20 @@ def coverage_loss(alignments: Array) -> Array:
     sums = jnp.cumsum(alignments[:-1], axis=0)
     past = jnp.concatenate([jnp.zeros_like(alignments[:1]), sums])
     return jnp.minimum(alignments, past).sum(axis=-1)
+
+
+def guide_loss(alignments: Array, links: Array) -> Array:
+    """Returns the cross entropy -Σ_j g_ij log α_ij of every step; a word without links has none.
+
+    Liu et al. 2016 and Chen et al. 2016 add it to -log p. What is added to α_ij keeps the logarithm
+    finite where a weight is zero, as outside a window; it is that of Marian's guided alignment.
+
+    Args:
+      alignments: α_ij, `float32[T, B, S]`.
+      links: g_ij, `float32[T, B, S]`: the parts of the source words that word i is linked with, one
+        together; zeros for a word without links.
+
+    Returns:
+      `float32[T, B]`, in nats.
+    """
+    return -(links * jnp.log(alignments + 1e-6)).sum(axis=-1)

@@ -4,7 +4,7 @@ Bahdanau et al. 2014, appendix A.1.2; Luong et al. 2015, section 3.1. The equati
 `equations.py`. A score's `keys` depend on the annotations alone: once a sentence.
 
 To add a score: its equation in `equations.py`; here a subclass of `Score`, its name in
-`score_class` and its work in `score_cost`; a row in `validation.SCORES`; and its energy in the
+`score_class` and its work in `score_cost`; a row in `allowed.SCORES`; and its energy in the
 tests' oracle. `tests/model/test_every_score.py` names what is missing.
 """
 

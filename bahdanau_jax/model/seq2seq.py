@@ -106,6 +106,8 @@ class Seq2Seq(nn.Module):
         noise: Noise | None,
         smoothing: float | Array,
         coverage: float = 0.0,
+        guide: float = 0.0,
+        links: Array | None = None,
     ) -> LossSums:
         """Returns what training minimises and its parts, over all real target tokens.
 
@@ -115,6 +117,9 @@ class Seq2Seq(nn.Module):
           noise: the randomness of dropout; None for none.
           smoothing: ε of label smoothing.
           coverage: λ of `equations.coverage_loss`.
+          guide: weight of `equations.guide_loss`.
+          links: what each target word should attend to, `float32[B, T, S]`; read where `guide` is
+            above 0.
         """
         readout, alignments = self._teacher_forced(source, target, noise)
         loss, nll = self._output_sums(readout, target, smoothing)
@@ -123,6 +128,10 @@ class Seq2Seq(nn.Module):
             steps = equations.coverage_loss(alignments)
             of_alignments["coverage"] = jnp.sum(steps, where=target.T != PAD)
             loss = loss + coverage * of_alignments["coverage"]
+        if guide > 0 and links is not None:
+            steps = equations.guide_loss(alignments, links.swapaxes(0, 1))
+            of_alignments["guide"] = jnp.sum(steps, where=target.T != PAD)
+            loss = loss + guide * of_alignments["guide"]
         return LossSums(loss, nll, of_alignments)
 
     def _output_sums(

@@ -12,7 +12,7 @@ from bahdanau_jax.fields import differences, to_dict
 from bahdanau_jax.reports import evaluation_report
 from bahdanau_jax.terminal import say
 from bahdanau_jax.workdir.directory import read_config
-from bahdanau_jax.workdir.selection import Average, Selection
+from bahdanau_jax.workdir.selection import Selection
 
 OTHERWISE = "evaluated"  # in the workdir: outputs and figures of other settings than the run's own
 SIZES = ("decode.batch_size",)  # fields that change no output
@@ -82,8 +82,6 @@ def _other(own: Config, used: Config, checkpoint: Selection) -> str:
         for path, (_, value) in differences(to_dict(own), used).items()
         if path not in SIZES
     ]
-    if isinstance(checkpoint, Average):
-        parts.append(f"checkpoint=average:{checkpoint.count}")
-    elif checkpoint != "best":
+    if checkpoint != "best":
         parts.append(f"checkpoint={checkpoint}")
     return ",".join(parts)

@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 
 import jax
-import numpy as np
 
 from bahdanau_jax.config import Config, DataConfig
-from bahdanau_jax.data.batching import Batch
+from bahdanau_jax.data.batching import blank_batch
 from bahdanau_jax.data.vocabularies import Vocabularies
 from bahdanau_jax.errors import InputError
 from bahdanau_jax.model import attention, decoder, encoder, kernels
@@ -185,9 +184,7 @@ def step_memory(model: Seq2Seq, config: Config, size: Size) -> StepMemory:
         jax.eval_shape(lambda: create_state(model, optimizer, config.seed, config.train.average))
     )
     check_sizes(state, config, (size.rows, size.source, size.target))
-    batch = Batch(
-        np.zeros((size.rows, size.source), np.int32), np.zeros((size.rows, size.target), np.int32)
-    )
+    batch = blank_batch(size.rows, size.source, size.target, bool(config.data.train_links))
     step = devices.on_devices(
         make_train_step(model, optimizer, config.train), outputs=None, donate=True
     )

@@ -3,10 +3,10 @@
 import re
 from typing import Any, NamedTuple
 
+from bahdanau_jax.allowed import SCORES
 from bahdanau_jax.config import Config
 from bahdanau_jax.effects import ineffective
 from bahdanau_jax.fields import value_of
-from bahdanau_jax.validation import SCORES
 
 PAPER = "Bahdanau et al. 2014"
 LUONG = "Luong et al. 2015"
@@ -179,6 +179,7 @@ ORIGINS: dict[str, dict[Any, str]] = {
         None: "Polyak and Juditsky 1992; by decay, as TensorFlow's ExponentialMovingAverage",
     },
     "train.label_smoothing": {0.0: NONE, None: "Szegedy et al. 2016, 7"},
+    "train.guide": {0.0: NONE, None: "Liu et al. 2016; Chen et al. 2016; the logarithm Marian's"},
     "train.coverage": {0.0: NONE, None: "See, Liu and Manning 2017, Equations 12 and 13"},
     "train.dropout.source_words": {
         0.0: NONE,

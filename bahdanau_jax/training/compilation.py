@@ -6,10 +6,9 @@ from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import jax
-import numpy as np
 
 from bahdanau_jax.config import Config, ModelConfig
-from bahdanau_jax.data.batching import Batch
+from bahdanau_jax.data.batching import blank_batch
 from bahdanau_jax.errors import InputError
 from bahdanau_jax.runtime import devices
 from bahdanau_jax.runtime.memory import capacity, gibibytes
@@ -25,13 +24,14 @@ class CompiledSteps:
     best follow in the order in which training meets them.
     """
 
-    def __init__(self, step: Callable, state: Any, shapes: Iterable[Shape]):
+    def __init__(self, step: Callable, state: Any, shapes: Iterable[Shape], linked: bool = False):
         """Starts to compile.
 
         Args:
           step: `(state, batch)` over all devices, as from `devices.on_devices`.
           state: the training state, or its shapes with their placement.
           shapes: of the batches; each is compiled once.
+          linked: whether the batches have links.
         """
         abstract = jax.tree.map(
             lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=x.sharding), state
@@ -39,7 +39,7 @@ class CompiledSteps:
 
         def lower(like: Any, rows: int, source: int, target: int) -> jax.stages.Lowered:
             mine = rows // jax.process_count()
-            batch = Batch(np.zeros((mine, source), np.int32), np.zeros((mine, target), np.int32))
+            batch = blank_batch(mine, source, target, linked)
             batch = devices.shard(batch, across_processes=True)
             return step.lower(like, batch)  # type: ignore[attr-defined]
 

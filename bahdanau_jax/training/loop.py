@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from bahdanau_jax.allowed import MOST
 from bahdanau_jax.config import Config
 from bahdanau_jax.data.batching import Batcher
 from bahdanau_jax.data.pipeline import Data, EvaluationSplit
@@ -35,7 +36,6 @@ from bahdanau_jax.training.member import Member
 from bahdanau_jax.training.optimizer import make_optimizer, with_plateau_rate
 from bahdanau_jax.training.record import SKIPPED, write_skipped
 from bahdanau_jax.training.step import TrainState, TrainSums, create_state, make_train_step
-from bahdanau_jax.validation import MOST
 from bahdanau_jax.workdir.checkpoints import Restored
 
 
@@ -117,6 +117,7 @@ class Trainer:
             max_length=config.data.max_length,
             shapes=config.data.shapes,
             pool=config.data.pool,
+            links=data.training_links(config.data, self.store, self._say),
             multiple=jax.device_count() * config.train.accumulate,
             process_index=jax.process_index(),
             process_count=jax.process_count(),
@@ -304,7 +305,8 @@ class Trainer:
     def _compile(self, states: TrainState, start: int) -> CompiledSteps:
         """Starts to compile the step for the shapes that are going to occur."""
         step = devices.on_devices(self.program.step, donate=True, across_processes=True)
-        return CompiledSteps(step, states, self.shapes_ahead(start))
+        linked = bool(self.members[0].config.data.train_links)
+        return CompiledSteps(step, states, self.shapes_ahead(start), linked)
 
     def _settle(self) -> None:
         """Hands every member its figures of the step before; waits until the device has them."""
@@ -343,7 +345,7 @@ class Trainer:
         progress: Progress,
         notice: Notice,
     ) -> bool:
-        """Evaluates a member on the development split; returns whether it is its best so far.
+        """Evaluates a member on the development split; returns whether it is among its best.
 
         Args:
           member: whose record and metrics the figures go into.
@@ -367,7 +369,8 @@ class Trainer:
         metric = member.config.train.metric
         value = figures[metric]
         assert isinstance(value, float)
-        better = member.record.judge(value, step, higher_is_better(metric))
+        keep = member.config.train.keep_best
+        better = member.record.judge(value, step, higher_is_better(metric), keep)
         progress.message(
             f"step {step:,}  {dev.name}: {evaluation_report.one_line(figures)}"
             + ("  (best so far)" if better else "")
@@ -375,7 +378,7 @@ class Trainer:
         if member.record.lower_rate(member.config.train):
             rate = member.record.plateau_rate
             progress.message(f"no better {metric}: the learning rate is {rate:g} of its schedule's")
-        return better
+        return any(step == ranked for _, ranked in member.record.ranking)
 
 
 def saved_step(members: Sequence[Member]) -> int | None:

@@ -25,6 +25,9 @@ from bahdanau_jax.workdir.metrics_log import Metrics, to_json
 SKIPPED = "skipped"  # the folder of a workdir that keeps the batches of skipped updates
 
 
+Ranking = list[tuple[float, int]]  # values of `train.metric` and their steps, the best first
+
+
 @dataclasses.dataclass
 class LoopState:
     """Saved in each checkpoint as JSON, so that a resumed run takes the same decisions.
@@ -32,6 +35,7 @@ class LoopState:
     Attributes:
       best: best value of `train.metric` so far; None before the first evaluation.
       best_step: updates at that evaluation.
+      runners_up: value and updates of the next best evaluations, as many as `train.keep_best` asks.
       without_better: evaluations since then.
       plateau_rate: what `train.schedule=plateau` has multiplied the learning rate by.
       plateau: evaluations since then, or since the best if that is later.
@@ -40,11 +44,12 @@ class LoopState:
       skipped_in_a_row: those of them since the last update that was made.
       lines: lines of metrics.jsonl.
       lines_digest: of these lines, as `metrics_log.written` gives it; 0: not known.
-      loss, nll, tokens, coverage: sums since the last line of training figures.
+      loss, nll, tokens, coverage, guide: sums since the last line of training figures.
     """
 
     best: float | None = None
     best_step: int = 0
+    runners_up: list[tuple[float, int]] = dataclasses.field(default_factory=list)
     without_better: int = 0
     plateau_rate: float = 1.0
     plateau: int = 0
@@ -57,6 +62,7 @@ class LoopState:
     nll: float = 0.0
     tokens: float = 0.0
     coverage: float = 0.0
+    guide: float = 0.0
 
     @classmethod
     def from_saved(cls, progress: Mapping[str, Any]) -> Self:
@@ -68,20 +74,41 @@ class LoopState:
         names = {field.name for field in dataclasses.fields(cls)}
         for name, value in progress.items():
             none = name == "best" and value is None
-            number = isinstance(value, int | float) and not isinstance(value, bool)
-            if name not in names or not (number or none):
+            known = _is_ranking(value) if name == "runners_up" else none or _is_number(value)
+            if name not in names or not known:
                 raise InputError(
                     f"the progress saved in a checkpoint has {name}={value!r:.40}, which this "
                     "version doesn't know; go on with the version that saved it"
                 )
-        return cls(**progress)
+        state = cls(**progress)
+        state.runners_up = [(value, step) for value, step in state.runners_up]
+        return state
 
-    def judge(self, value: float, step: int, higher_is_better: bool) -> bool:
-        """Notes an evaluation's value; returns whether it is the best so far. NaN never is."""
+    @property
+    def ranking(self) -> Ranking:
+        """The best evaluations so far, as many as are kept."""
+        best = [] if self.best is None else [(self.best, self.best_step)]
+        return [*best, *self.runners_up]
+
+    def rank(self, ranking: Ranking) -> None:
+        """Takes these for the best evaluations so far, the best first."""
+        self.best, self.best_step = ranking[0] if ranking else (None, 0)
+        self.runners_up = ranking[1:]
+
+    def judge(self, value: float, step: int, higher_is_better: bool, keep: int = 1) -> bool:
+        """Notes an evaluation's value; returns whether it is the best so far. NaN never is.
+
+        Args:
+          value: of `train.metric`.
+          step: updates done.
+          higher_is_better: whether that metric's larger values are better.
+          keep: so many of the best are remembered; of equal ones the earlier is the better.
+        """
         sign = -1.0 if higher_is_better else 1.0
         better = not math.isnan(value) and (self.best is None or sign * value < sign * self.best)
-        if better:
-            self.best, self.best_step = value, step
+        if not math.isnan(value):
+            ranked = sorted([*self.ranking, (value, step)], key=lambda one: sign * one[0])
+            self.rank(ranked[:keep])
         self.without_better = 0 if better else self.without_better + 1
         self.plateau = 0 if better else self.plateau + 1
         self.evaluated = step
@@ -97,6 +124,18 @@ class LoopState:
             return False
         self.plateau_rate, self.plateau = self.plateau_rate * train.decay_factor, 0
         return True
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _is_ranking(value: Any) -> bool:
+    """Returns whether a saved value holds pairs of a number and a step."""
+    return isinstance(value, list) and all(
+        isinstance(one, list) and len(one) == 2 and _is_number(one[0]) and type(one[1]) is int
+        for one in value
+    )
 
 
 class StepFigures:
@@ -144,6 +183,7 @@ class StepFigures:
             record.loss, record.nll = record.loss + loss, record.nll + nll
             record.tokens += tokens
             record.coverage += float(sums.of_alignments.get("coverage", 0.0))
+            record.guide += float(sums.of_alignments.get("guide", 0.0))
             record.skipped_in_a_row = 0
         else:
             self._skip(step, loss, float(sums.gradient_norm))
@@ -158,6 +198,8 @@ class StepFigures:
             }
             if self._train.coverage > 0:
                 means["train/coverage"] = record.coverage / record.tokens
+            if self._train.guide > 0:
+                means["train/guide"] = record.guide / record.tokens
         self._writer.write(
             step,
             {
@@ -170,7 +212,7 @@ class StepFigures:
                 "speed/peak_memory_bytes": devices.peak_memory(),
             },
         )
-        record.loss = record.nll = record.tokens = record.coverage = 0.0
+        record.loss = record.nll = record.tokens = record.coverage = record.guide = 0.0
 
     def _skip(self, step: int, loss: float, norm: float) -> None:
         record, most = self._record, self._train.max_skipped

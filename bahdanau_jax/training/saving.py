@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from bahdanau_jax.errors import RunError, flat, is_full
-from bahdanau_jax.training.record import LoopState
+from bahdanau_jax.training.record import LoopState, Ranking
 from bahdanau_jax.workdir.checkpoints import Checkpoints
 from bahdanau_jax.workdir.metrics_log import Metrics
 
@@ -34,8 +34,8 @@ class Saver:
         """
         self._checkpoints, self._writer, self._record, self._say = checkpoints, writer, record, say
         self._good = step
-        self._good_best = (record.best, record.best_step)
-        self._under_way: tuple[int, bool] | None = None
+        self._good_best = record.ranking
+        self._under_way: tuple[int, Ranking | None] | None = None
         self._failures = 0
         self._saved = (step, record.evaluated)
 
@@ -45,7 +45,7 @@ class Saver:
         Args:
           step: updates done.
           state: the training state.
-          better: whether it is the best so far.
+          better: whether it is one of the best so far.
 
         Raises:
           RunError: it was the third save in a row that failed.
@@ -55,10 +55,12 @@ class Saver:
             return
         self._settle()
         record.lines, record.lines_digest = self._writer.written
-        self._under_way, self._saved = (step, better), (step, record.evaluated)
+        self._under_way = (step, record.ranking if better else None)
+        self._saved = (step, record.evaluated)
         try:
             self._writer.confirm()
-            self._checkpoints.save(step, state, dataclasses.asdict(record), better)
+            best = [s for _, s in record.ranking] if better else []
+            self._checkpoints.save(step, state, dataclasses.asdict(record), best)
         except (OSError, ValueError, RuntimeError) as error:
             self._fail(error)
 
@@ -79,21 +81,21 @@ class Saver:
         """Waits for the save before."""
         if self._under_way is None:
             return
-        step, better = self._under_way
+        step, ranking = self._under_way
         try:
             self._checkpoints.wait()
         except (OSError, ValueError, RuntimeError) as error:
             self._fail(error)
             return
         self._under_way, self._failures, self._good = None, 0, step
-        if better:
-            self._good_best = (self._record.best, self._record.best_step)
+        if ranking is not None:
+            self._good_best = ranking
 
     def _fail(self, error: Exception) -> None:
         if not isinstance(error, OSError) and not is_full(error):
             raise error
         assert self._under_way is not None
-        (step, better), self._under_way = self._under_way, None
+        (step, ranking), self._under_way = self._under_way, None
         self._failures += 1
         kept = f"the checkpoint of step {self._good:,} is kept" if self._good else "none is there"
         words = flat(error)
@@ -102,7 +104,7 @@ class Saver:
                 f"{FAILURES} saves in a row failed ({words}); {kept}. Free some space: the same "
                 "command goes on from it"
             ) from error
-        if better:
+        if ranking is not None:
             # What isn't on the disk can't be what later evaluations have to surpass.
-            self._record.best, self._record.best_step = self._good_best
+            self._record.rank(self._good_best)
         self._say(f"the save of step {step:,} failed ({words}); {kept}, the next save tries again")

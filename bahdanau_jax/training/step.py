@@ -84,7 +84,7 @@ def make_train_step(
     Args:
       model: the model.
       optimizer: as from `optimizer.make_optimizer`.
-      train: dropout rates, label smoothing, coverage, accumulation, precision, averaging and what
+      train: dropout rates, the weights of the losses, accumulation, precision, averaging and what
         the gradient is divided by are read.
     """
     model, by_sentence = with_storage(model, train.precision), train.normalize == "sentences"
@@ -93,8 +93,17 @@ def make_train_step(
     def sums_and_gradient(params, batch, seeds):
         def summed_loss(params):
             noise = Noise(seeds, rates)
-            arguments = (batch.source, batch.target, noise, train.label_smoothing, train.coverage)
-            sums: Any = model.apply({"params": params}, *arguments, method="loss_sums")
+            sums: Any = model.apply(
+                {"params": params},
+                batch.source,
+                batch.target,
+                noise,
+                train.label_smoothing,
+                train.coverage,
+                train.guide,
+                batch.links,
+                method="loss_sums",
+            )
             return sums.loss, sums
 
         with products(train.precision):

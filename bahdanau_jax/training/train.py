@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from bahdanau_jax.config import Config
+from bahdanau_jax.data import training_links
 from bahdanau_jax.data.pipeline import EvaluationSplit, open_data
 from bahdanau_jax.data.vocabularies import Vocabularies
 from bahdanau_jax.errors import InputError
@@ -35,6 +36,7 @@ MAY_CHANGE = (
     "train.max_skipped",
     "train.log_every",
     "train.keep",
+    "train.keep_best",
     "train.patience",
     "evaluation.samples",
 )
@@ -194,6 +196,8 @@ def _check(
         if advice := tokenizers.advice(config.evaluation, references):
             tell(advice)
         current = data.fingerprints("train", *(split.name for split in splits))
+        if config.data.train_links:
+            current["links"] = training_links.fingerprint(config.data)
         for member in members:
             manifest.check_fingerprints(member.directory, current)
         trainer = Trainer(members, data, make_program, None if origin is None else origin.params)

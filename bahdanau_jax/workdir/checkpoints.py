@@ -1,7 +1,7 @@
 """Saving and restoring the state of training: asynchronous, atomic, checked by checksums.
 
     latest/00002000/    the last few saves
-    best/00001500/      a copy of the best save, which the pruning of `latest` never touches
+    best/00001500/      copies of the best few, which the pruning of `latest` never touches
     writing/            saves that aren't complete; never read
 
 A save is renamed into place after its checksums are written, so whatever lies in `latest/` and
@@ -20,17 +20,17 @@ from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
 import jax
-import numpy as np
 import orbax.checkpoint as ocp
-from flax.traverse_util import flatten_dict, unflatten_dict
+from flax.traverse_util import flatten_dict
 
 from bahdanau_jax import durable
 from bahdanau_jax.errors import InputError, flat, is_full
 from bahdanau_jax.runtime import processes
 from bahdanau_jax.stored_files import read_json
+from bahdanau_jax.workdir.checkpoint_arrays import abstract, address, check_fit, items
 
 KEEP_LATEST = 2
-RUN = "run"  # in the saved progress, beside what the loop gave
+RUN, RANKING = "run", "ranking"  # in the saved progress, beside what the loop gave
 
 Which = int | Literal["latest", "best"]
 
@@ -102,7 +102,9 @@ class Checkpoints:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def save(self, step: int, state: Any, progress: dict[str, Any], best: bool) -> None:
+    def save(
+        self, step: int, state: Any, progress: dict[str, Any], best: Sequence[int] = ()
+    ) -> None:
         """Starts a save and returns once the arrays may be changed or donated.
 
         Waits for the save before this one, and raises what went wrong in it. A checkpoint of the
@@ -113,23 +115,23 @@ class Checkpoints:
           step: updates done so far, at least 0; names the checkpoint.
           state: tree of jax arrays (typed random keys included) with `params` at the top level.
           progress: the loop's own state; whatever JSON can hold, infinities and NaN included.
-          best: whether this is the best state so far; if so it's also kept under `best/`.
+          best: steps of the best states so far, the best first, if this is one of them: it is
+            kept under `best/` too, and no other than these. Else nothing.
         """
         self.wait()
         if processes.is_first():
             # What a killed run, or a save that failed, left half-written.
             shutil.rmtree(self._writing, ignore_errors=True)
             self._writing.mkdir(parents=True)
-        self._check_room(state, copies=2 if best else 1)
-        items = {name: ocp.args.StandardSave(tree) for name, tree in _items(state).items()}
+        self._check_room(state, copies=2 if step in best else 1)
+        arrays = {name: ocp.args.StandardSave(tree) for name, tree in items(state).items()}
+        known = {**progress, RUN: dict(self.run), RANKING: list(best)}
         self._checkpointer.save(
             self._writing / f"{step:08d}",
-            args=ocp.args.Composite(
-                **items, progress=ocp.args.JsonSave({**progress, RUN: dict(self.run)})
-            ),
+            args=ocp.args.Composite(**arrays, progress=ocp.args.JsonSave(known)),
             force=True,
         )
-        self._pending = self._worker.submit(self._complete, step, best)
+        self._pending = self._worker.submit(self._complete, step, tuple(best))
 
     def wait(self) -> None:
         """Waits until no save is under way, and raises whatever went wrong in it."""
@@ -151,10 +153,10 @@ class Checkpoints:
         steps = [*self._saves("latest"), *self._saves("best")]
         return processes.from_first(max(steps, default=None))
 
-    def best_step(self) -> int | None:
-        """Returns the best checkpoint's step, None if none was ever the best."""
+    def best_steps(self) -> list[int]:
+        """Returns the steps of the best checkpoints that are there, the best first."""
         self.wait()
-        return processes.from_first(max(self._saves("best"), default=None))
+        return processes.from_first(self._ranked())
 
     def choose(self, which: Which) -> int:
         """Returns the step that `restore` would read; raises as it does."""
@@ -171,11 +173,8 @@ class Checkpoints:
         newest = max((x for kind in kinds for x in self._saves(kind).items()), default=None)
         if newest is None:
             return {}
-        try:
-            progress = read_json(newest[1] / "progress" / "metadata")
-            return {name: str(value) for name, value in progress[RUN].items()}
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
-            return {}  # what is damaged is said when it is read
+        run = _saved_progress(newest[1]).get(RUN)
+        return {name: str(x) for name, x in run.items()} if isinstance(run, dict) else {}
 
     def restore(self, template: Any, which: Which = "latest") -> Restored:
         """Reads a checkpoint, after checking every byte of it.
@@ -225,7 +224,7 @@ class Checkpoints:
         restored = self.restore({"params": template}, which)
         return restored._replace(state=restored.state["params"])
 
-    def _complete(self, step: int, best: bool) -> None:
+    def _complete(self, step: int, best: Sequence[int]) -> None:
         """Waits for Orbax, then writes checksums, moves the save into place and prunes."""
         self._checkpointer.wait_until_finished()
         if not processes.is_first():
@@ -234,7 +233,7 @@ class Checkpoints:
         written = self._writing / name
         durable.write_checksums(written)
         durable.confirm_tree(written)
-        if best:
+        if step in best:
             # A copy and not a link, so that one bad block can't spoil both. It comes first: a run
             # that dies in between resumes further back and finds the same best again.
             copy = shutil.copytree(written, self._writing / f"best-{name}")
@@ -245,7 +244,7 @@ class Checkpoints:
         latest, former = self._saves("latest"), self._saves("best")
         kept = sorted(s for s in latest if s <= step)[-self._keep :]
         outdated = [path for s, path in latest.items() if s not in kept]
-        outdated += [path for s, path in former.items() if best and s != step]
+        outdated += [path for s, path in former.items() if step in best and s not in best]
         for path in outdated:
             self._remove(path)
 
@@ -272,6 +271,16 @@ class Checkpoints:
         paths = (self._directory / kind).glob("*")
         return {int(path.name): path for path in paths if path.name.isdecimal()}
 
+    def _ranked(self) -> list[int]:
+        """Returns the steps under `best/` in the order that the newest of them knew.
+
+        It knew all that had been better before it; one that came later would lie there too.
+        """
+        saves = self._saves("best")
+        known = _saved_progress(saves[max(saves)]).get(RANKING) if saves else None
+        known = [step for step in known if step in saves] if isinstance(known, list) else []
+        return [*known, *sorted(saves.keys() - {*known}, reverse=True)]
+
     def _choose(self, which: Which) -> Path:
         """Returns the path of the checkpoint to read; process 0 chooses for all.
 
@@ -293,11 +302,14 @@ class Checkpoints:
         return path
 
     def _newest_good(self, which: Which) -> Path:
-        # The copy under `best` comes before all others if it's wanted, else after its twin.
-        candidates = [(which == "best", s, False, path) for s, path in self._saves("best").items()]
-        candidates += [(False, s, True, path) for s, path in self._saves("latest").items()]
+        # Copies under `best` come before all others if they're wanted, else after their twins.
+        ranks = {s: -rank if which == "best" else s for rank, s in enumerate(self._ranked())}
+        candidates = [
+            (which == "best", ranks[s], s, False, path) for s, path in self._saves("best").items()
+        ]
+        candidates += [(False, s, s, True, path) for s, path in self._saves("latest").items()]
         if isinstance(which, int):
-            candidates = [entry for entry in candidates if entry[1] == which]
+            candidates = [entry for entry in candidates if entry[2] == which]
         damaged = 0
         for *_, path in sorted(candidates, reverse=True):
             damage = durable.damage(path)
@@ -315,17 +327,18 @@ class Checkpoints:
         raise InputError(f"{self._directory}: {cause}")
 
     def _load(self, path: Path, template: Any) -> tuple[Any, dict[str, Any]]:
-        wanted = _items(jax.tree.map(_abstract, template))
+        wanted = items(jax.tree.map(abstract, template))
         stored: Any = self._checkpointer.metadata(path).item_metadata
-        _check_fit(path, stored, wanted)
-        items = {name: ocp.args.StandardRestore(tree) for name, tree in wanted.items()}
+        check_fit(path, stored, wanted)
+        asked = {name: ocp.args.StandardRestore(tree) for name, tree in wanted.items()}
         read = self._checkpointer.restore(
-            path, args=ocp.args.Composite(**items, progress=ocp.args.JsonRestore())
+            path, args=ocp.args.Composite(**asked, progress=ocp.args.JsonRestore())
         )
-        arrays = flatten_dict({item: read[item] for item in items})
-        state = jax.tree_util.tree_map_with_path(lambda path, _: arrays[_address(path)], template)
+        arrays = flatten_dict({item: read[item] for item in asked})
+        state = jax.tree_util.tree_map_with_path(lambda path, _: arrays[address(path)], template)
         progress = dict(read["progress"])
         self._check_run(path, progress.pop(RUN, {}))
+        progress.pop(RANKING, None)
         return state, progress
 
     def _check_run(self, path: Path, saved: Mapping[str, str]) -> None:
@@ -341,57 +354,10 @@ class Checkpoints:
             )
 
 
-def _address(key_path: tuple[Any, ...]) -> tuple[str, ...]:
-    """Returns where a leaf is saved: the item, `params` or `rest`, then the names within it."""
-    names = tuple(jax.tree_util.keystr((key,), simple=True) for key in key_path)
-    return names if names[0] == "params" else ("rest", *names)
-
-
-def _items(state: Any) -> dict[str, Any]:
-    """Splits a state into the items to save: nested dicts of leaves, whatever its own classes.
-
-    Plain dicts keep a checkpoint readable by a program that doesn't know the optimizer's classes,
-    and parameters that are an item of their own can be read without the rest.
-    """
-    leaves = jax.tree_util.tree_flatten_with_path(state)[0]
-    return unflatten_dict({_address(path): leaf for path, leaf in leaves})
-
-
-def _abstract(leaf: Any) -> jax.ShapeDtypeStruct:
-    """Returns a leaf's shape, and where it goes: its own place, or this process's first device."""
-    sharding = getattr(leaf, "sharding", None)
-    sharding = sharding or jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
-    return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding)
-
-
-def _check_fit(path: Path, stored: Any, wanted: dict[str, Any]) -> None:
-    """Compares what a checkpoint holds with what is to be read from it.
-
-    Args:
-      path: of the checkpoint.
-      stored: Orbax's metadata of its items.
-      wanted: as `_items` returns it, of shapes.
-
-    Raises:
-      InputError: the checkpoint holds other arrays; names one of them.
-    """
-    held = flatten_dict({item: stored[item].tree for item in wanted if item in stored})
-    expected = flatten_dict(wanted)
-    for name in sorted(expected.keys() | held.keys()):
-        a, b = _describe(held.get(name)), _describe(expected.get(name))
-        if a != b:
-            raise InputError(
-                f"the checkpoint {path} is of another model or optimizer: {'.'.join(name)} is "
-                f"{a} there and {b} here; use the configuration that it was trained with"
-            )
-
-
-def _describe(array: Any) -> str:
-    if array is None:
-        return "absent"
-    shape, dtype = array.shape, array.dtype
-    if jax.numpy.issubdtype(dtype, jax.dtypes.prng_key):
-        # Orbax lists a typed key by the words that it consists of.
-        data = jax.eval_shape(jax.random.key_data, jax.ShapeDtypeStruct(shape, dtype))
-        shape, dtype = data.shape, data.dtype
-    return f"{np.dtype(dtype).name}{list(shape)}"
+def _saved_progress(path: Path) -> dict[str, Any]:
+    """Returns the progress of a checkpoint without checking it; empty where it can't be read."""
+    try:
+        progress = read_json(path / "progress" / "metadata")
+    except (OSError, ValueError):
+        return {}  # what is damaged is said when it is read
+    return progress if isinstance(progress, dict) else {}

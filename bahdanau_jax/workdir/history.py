@@ -56,7 +56,8 @@ def check_best(workdir: Path, step: int, checkpoints: Checkpoints) -> None:
     if theirs.get("id") != checkpoints.run.get("id", theirs.get("id")) and theirs:
         raise InputError(f"{workdir}: its best checkpoint is of another run; {REMEDY}")
     # A damaged one is there, and told when it is read; the run may come to it again.
-    if step and checkpoints.best_step() is None and step not in checkpoints.steps():
+    newer = max(checkpoints.best_steps(), default=0) > step  # saved before the run was killed
+    if step and step not in checkpoints.steps() and not newer:
         raise InputError(f"{workdir}: its best checkpoint, of step {step:,}, is gone; {REMEDY}")
 
 

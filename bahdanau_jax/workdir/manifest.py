@@ -176,7 +176,7 @@ def check_fingerprints(workdir: str | os.PathLike[str], fingerprints: Mapping[st
     for name, now in fingerprints.items():
         before = recorded.get(name, now)
         if before != now:
-            what = "the vocabulary"
+            what = "the file of data.train_links" if name == "links" else "the vocabulary"
             if name.startswith("data/"):
                 what = f"the text of the split {name.removeprefix('data/')}"
             raise InputError(

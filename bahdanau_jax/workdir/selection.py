@@ -18,9 +18,14 @@ BEST_STEP = "best_step"  # in the saved progress: the step of the best, 0 before
 
 
 class Average(NamedTuple):
-    """The mean of the newest checkpoints."""
+    """The mean of several checkpoints: the newest, or the best by `train.metric`."""
 
     count: int  # checkpoints, at least 1
+    best: bool = False
+
+    def __str__(self) -> str:
+        """Returns it as a flag has it."""
+        return f"{'best' if self.best else 'average'}:{self.count}"
 
 
 Selection: TypeAlias = int | Literal["best", "latest"] | Average
@@ -30,7 +35,7 @@ def parse_selection(text: str, flag: str = "--checkpoint") -> Selection:
     """Reads which checkpoint a flag asks for.
 
     Args:
-      text: `best`, `latest`, a number of steps, or `average:N`.
+      text: `best`, `latest`, a number of steps, `average:N` or `best:N`.
       flag: what a complaint calls it.
 
     Raises:
@@ -40,11 +45,12 @@ def parse_selection(text: str, flag: str = "--checkpoint") -> Selection:
         return text
     if re.fullmatch("[0-9]+", text):
         return int(text)
-    if re.fullmatch("average:0*[1-9][0-9]*", text):
-        return Average(int(text.partition(":")[2]))
+    if re.fullmatch("(average|best):0*[1-9][0-9]*", text):
+        kind, _, count = text.partition(":")
+        return Average(int(count), kind == "best")
     raise InputError(
-        f"{flag} must be best, latest, a number of steps, or average:N for the mean of the N "
-        f"newest; it is {text!r}"
+        f"{flag} must be best, latest, a number of steps, average:N for the mean of the N newest, "
+        f"or best:N for that of the N best; it is {text!r}"
     )
 
 
@@ -57,7 +63,7 @@ def restore_selected(checkpoints: "Checkpoints", template: dict, which: Selectio
       which: `best`, `latest`, a step, or an `Average`.
 
     Returns:
-      The parameters, and the step and progress of their checkpoint; of an average, of the newest.
+      The parameters, and the step and progress of their checkpoint; of an average, of the first.
 
     Raises:
       InputError: there is no such checkpoint, there are fewer than asked for, or one is damaged.
@@ -65,7 +71,7 @@ def restore_selected(checkpoints: "Checkpoints", template: dict, which: Selectio
     if not isinstance(which, Average):
         restored = checkpoints.restore_params(template, which)
         best = restored.progress.get(BEST_STEP) or restored.step
-        if which == "best" and best != restored.step and checkpoints.best_step() is None:
+        if which == "best" and best != restored.step and best not in checkpoints.best_steps():
             logging.warning(
                 "the best checkpoint, of step %s, is gone; reading that of step %d instead",
                 best,
@@ -74,12 +80,13 @@ def restore_selected(checkpoints: "Checkpoints", template: dict, which: Selectio
         return restored
     import jax  # here, so that reading a flag doesn't start it
 
-    steps = checkpoints.steps()
+    steps = checkpoints.best_steps() if which.best else checkpoints.steps()
     if len(steps) < which.count:
+        kind, field = ("best ", "train.keep_best") if which.best else ("", "train.keep")
         there = ", ".join(map(str, steps)) or "none"
         raise InputError(
-            f"--checkpoint=average:{which.count} needs {which.count} checkpoints; those there: "
-            f"{there}"
+            f"--checkpoint={which} needs {which.count} {kind}checkpoints, and {field} says how "
+            f"many are kept; those there: {there}"
         )
     restored = [checkpoints.restore_params(template, step) for step in steps[: which.count]]
     states = [each.state for each in restored]

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from launching import launch as run_launch
 
+from bahdanau_jax.allowed import CHOICES
 from bahdanau_jax.cli import checks, help, sweeping
 from bahdanau_jax.cli.command_line import parse
 from bahdanau_jax.cli.experiment import INSTALLED
@@ -17,7 +18,6 @@ from bahdanau_jax.effects import ineffective
 from bahdanau_jax.errors import InputError
 from bahdanau_jax.fields import field_paths, field_type, text_of, value_of, with_values
 from bahdanau_jax.sweeps.grid import expand
-from bahdanau_jax.validation import CHOICES
 from bahdanau_jax.workdir import directory as workdir
 
 BY_NAME = {flag.name: flag for flag in FLAGS}

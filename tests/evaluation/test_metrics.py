@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bahdanau_jax import validation
+from bahdanau_jax import allowed
 from bahdanau_jax.config import Config
 from bahdanau_jax.evaluation import breakdown
 from bahdanau_jax.evaluation.metrics import (
@@ -297,8 +297,8 @@ def test_a_metric_that_says_how_sums_give_it_has_sums_of_sentences(kind):
 def test_checkpoints_may_be_chosen_by_every_metric_that_is_computed_for_every_split(kind):
     shown = (m for m in METRICS.values() if kind in m.kinds and m.in_tables)
     names = {metric.name for metric in shown if metric.better != "neither"}
-    assert {*validation.METRICS[kind], "nll_per_token"} == names, "list it in validation.METRICS"
-    assert names <= {*validation.CHOICES["train.metric"]}
+    assert {*allowed.METRICS[kind], "nll_per_token"} == names, "list it in allowed.METRICS"
+    assert names <= {*allowed.CHOICES["train.metric"]}
 
 
 def test_a_metric_has_a_name_of_its_own_for_people():

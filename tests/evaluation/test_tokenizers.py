@@ -1,5 +1,6 @@
 import pytest
 
+from bahdanau_jax.allowed import CHOICES
 from bahdanau_jax.config import Config, EvaluationConfig
 from bahdanau_jax.effects import ineffective
 from bahdanau_jax.errors import InputError
@@ -7,7 +8,6 @@ from bahdanau_jax.evaluation.breakdown import sentence_sums
 from bahdanau_jax.evaluation.metrics import Scoring, figures
 from bahdanau_jax.evaluation.tokenizers import advice, check
 from bahdanau_jax.fields import with_values
-from bahdanau_jax.validation import CHOICES
 
 # One character in fourteen is wrong.
 TEXTS = ["我们昨天在北京大学图书馆看书了", "他每天早上七点坐火车去上海上班"]

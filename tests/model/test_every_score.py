@@ -14,12 +14,12 @@ import reference
 from reference_parameters import attention_shapes, random_parameters
 
 import bahdanau_jax
+from bahdanau_jax.allowed import CHOICES, SCORES
 from bahdanau_jax.config import ModelConfig
 from bahdanau_jax.model import scores
 from bahdanau_jax.model.initialization import initialization
 from bahdanau_jax.model.scores import Score, score_class, score_cost
 from bahdanau_jax.modes.origins import ORIGINS
-from bahdanau_jax.validation import CHOICES, SCORES
 
 PACKAGE = Path(bahdanau_jax.__file__).parent
 every = pytest.mark.parametrize("score", CHOICES["model.attention.score"])
@@ -39,7 +39,7 @@ def test_every_class_of_a_score_has_a_row_in_the_table() -> None:
     classes = {x for x in vars(scores).values() if inspect.isclass(x) and issubclass(x, Score)}
     shared = {base for each in classes for base in each.__bases__}
     named = {score_class(score) for score in SCORES if score != "fixed"}
-    assert classes - shared - named == set(), "add a row to SCORES in validation.py"
+    assert classes - shared - named == set(), "add a row to SCORES in allowed.py"
 
 
 @every
@@ -86,7 +86,7 @@ def test_no_other_file_of_the_package_names_every_score() -> None:
         naming[path.relative_to(PACKAGE).as_posix()] = words >= SCORES.keys() - {"fixed", "uniform"}
     assert {path for path, all_of_them in naming.items() if all_of_them} == {
         "model/scores.py",
-        "validation.py",
+        "allowed.py",
     }
 
 

@@ -3,12 +3,13 @@ from pathlib import Path
 
 import pytest
 
+from bahdanau_jax.allowed import CHOICES
 from bahdanau_jax.config import Config
 from bahdanau_jax.fields import field_paths, from_json, to_json
 from bahdanau_jax.model.seq2seq import Seq2Seq
 from bahdanau_jax.modes.origins import FOLLOWED, LUONG, ORIGINS, OURS, PAPER, choices
 from bahdanau_jax.modes.work import Size, step_work
-from bahdanau_jax.validation import CHOICES, validate
+from bahdanau_jax.validation import validate
 
 ROOT = Path(__file__).parents[2]
 EXPERIMENTS = sorted(p.stem for p in (ROOT / "experiments").glob("*.py") if p.stem != "__init__")
@@ -87,6 +88,7 @@ def test_luongs_model_is_luongs_in_every_choice_that_the_fields_can_say():
         "train.warmup_steps": 0,
         "train.average": 0.0,
         "train.label_smoothing": 0.0,
+        "train.guide": 0.0,
         "train.coverage": 0.0,
         "train.dropout.source_words": 0.0,
         "train.dropout.target_words": 0.0,

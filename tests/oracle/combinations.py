@@ -10,9 +10,10 @@ import itertools
 import random
 from typing import Any
 
+from bahdanau_jax.allowed import CHOICES
 from bahdanau_jax.config import Config, ModelConfig
 from bahdanau_jax.errors import InputError
-from bahdanau_jax.validation import CHOICES, validate
+from bahdanau_jax.validation import validate
 
 Values = dict[str, Any]  # option -> value
 Part = frozenset[tuple[str, Any]]  # some options with their values

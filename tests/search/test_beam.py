@@ -13,6 +13,7 @@ from greedy import greedy
 from search_oracle import Asked
 from searched_models import MODELS
 
+from bahdanau_jax.allowed import CHOICES
 from bahdanau_jax.config import (
     AttentionConfig,
     DecodeConfig,
@@ -23,7 +24,6 @@ from bahdanau_jax.config import (
 from bahdanau_jax.model.seq2seq import Seq2Seq
 from bahdanau_jax.search.beam import Hypotheses, Sentences, search
 from bahdanau_jax.special_ids import EOS, PAD, UNK
-from bahdanau_jax.validation import CHOICES
 
 SIZE = 6  # PAD, BOS, EOS, UNK and two words: an output can be one of 121
 LONGEST = 4

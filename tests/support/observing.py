@@ -87,7 +87,7 @@ def reading(config: Config) -> Any:
         return str(error)
     batcher = trainer.batcher
     batches = [batcher.batch(k) for k in range(2 * batcher.batches_per_epoch)]
-    read = [(batch.source.tolist(), batch.target.tolist()) for batch in batches]
+    read = [[x if x is None else x.tolist() for x in batch] for batch in batches]
     return data.vocabularies.fingerprint, dev.examples, read, trainer.total
 
 
@@ -167,7 +167,7 @@ _READ: dict[str, DataConfig] = {}
 
 @remembered("data", "train", "evaluation")
 def _run(config: Config) -> Any:
-    saved: list[tuple[int, bool]] = []
+    saved: list[tuple[int, list[int]]] = []
     out = io.StringIO()
     with tempfile.TemporaryDirectory() as scratch, contextlib.ExitStack() as stack:
         directory, refused = Path(scratch) / "run", ""
@@ -209,7 +209,8 @@ def _trainer(config: Config, data: Any) -> Trainer:
 
 
 def _batch() -> Batch:
-    return Batch(np.full((4, 3), 4, np.int32), np.full((4, 5), 4, np.int32))
+    sides = np.full((4, 3), 4, np.int32), np.full((4, 5), 4, np.int32)
+    return Batch(*sides, np.full((4, 5, 3), 1 / 3, np.float32))
 
 
 def _counting_program(model: Any, configs: Any, steps: int) -> Program:
@@ -230,15 +231,15 @@ def _counting_program(model: Any, configs: Any, steps: int) -> Program:
     return Program(create, step, lambda parts: parts[0], lambda states, _: states)
 
 
-def _stand_ins(saved: list[tuple[int, bool]]) -> list[Any]:
+def _stand_ins(saved: list[tuple[int, list[int]]]) -> list[Any]:
     """Returns what replaces the model, and what would take long, while the loop runs.
 
     By the likelihood the second step is the best one, by the outputs the fourth.
     """
     save = Checkpoints.save
 
-    def noted(self: Checkpoints, step: int, state: Any, progress: Any, best: bool) -> None:
-        saved.append((step, best))
+    def noted(self: Checkpoints, step: int, state: Any, progress: Any, best: Any) -> None:
+        saved.append((step, list(best)))
         save(self, step, state, progress, best)
 
     def measure(self: Evaluator, params: dict, split: Any) -> Measured:

@@ -20,7 +20,7 @@ def trained(accumulate: int, normalize: str = "tokens", steps: int = 2) -> tuple
     model.attention.units = model.readout_units = 4
     train.optimizer, train.learning_rate, train.clip_norm = "sgd", 0.5, 0.0
     train.label_smoothing, train.accumulate, train.normalize = 0.1, accumulate, normalize
-    train.coverage = 0.5
+    train.coverage, train.guide = 0.5, 0.3
     train.dropout.embedding = train.dropout.annotations = train.dropout.readout = 0.3
     rng = np.random.default_rng(0)
     sides = []
@@ -28,12 +28,13 @@ def trained(accumulate: int, normalize: str = "tokens", steps: int = 2) -> tuple
         ids = rng.integers(3, 9, (6, length)).astype(np.int32)
         lengths = rng.integers(1, length + 1, 6) * (np.arange(6) < 5)  # the last row is filler
         sides.append(np.where(np.arange(length)[None, :] < lengths[:, None], ids, 0))
+    links = rng.dirichlet(np.ones(5), (6, 4)).astype(np.float32) * (sides[0] > 0)[:, None, :]
     seq2seq, optimizer = Seq2Seq(model, 9, 9), make_optimizer(train, 9)
     state = devices.replicate(jax.jit(lambda: create_state(seq2seq, optimizer, 0))())
     step: Any = devices.on_devices(make_train_step(seq2seq, optimizer, train), outputs=None)
     sums = None
     for _ in range(steps):
-        state, sums = step(state, devices.shard(Batch(*sides)))
+        state, sums = step(state, devices.shard(Batch(sides[0], sides[1], links)))
     return jax.device_get(state.params), jax.device_get(sums)
 
 

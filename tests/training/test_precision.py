@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from bahdanau_jax import fields
+from bahdanau_jax.allowed import CHOICES
 from bahdanau_jax.config import Config
 from bahdanau_jax.data.batching import Batch, Batcher
 from bahdanau_jax.data.pipeline import open_data
@@ -17,7 +18,6 @@ from bahdanau_jax.runtime import devices
 from bahdanau_jax.runtime.precision import precisely
 from bahdanau_jax.training.optimizer import make_optimizer
 from bahdanau_jax.training.step import create_state, make_train_step, with_storage
-from bahdanau_jax.validation import CHOICES
 from experiments import score_comparison
 
 rng = np.random.default_rng(0)

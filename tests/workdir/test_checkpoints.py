@@ -76,7 +76,7 @@ def files_of(directory):
 def test_what_is_restored_is_what_was_saved(tmp_path):
     progress = {"best": 1.25, "waited": 3, "worst": math.inf, "unknown": math.nan, "names": ["a"]}
     with Checkpoints(tmp_path / "deep" / "checkpoints") as checkpoints:
-        checkpoints.save(40, make_state(40), progress, best=False)
+        checkpoints.save(40, make_state(40), progress)
         restored = checkpoints.restore(template())
     assert restored.step == 40
     assert_same(restored.state, make_state(40))
@@ -87,7 +87,7 @@ def test_what_is_restored_is_what_was_saved(tmp_path):
 
 def test_another_process_reads_it_without_the_first_being_there(tmp_path):
     with Checkpoints(tmp_path) as checkpoints:
-        checkpoints.save(1, make_state(1, seed=3), {}, best=True)
+        checkpoints.save(1, make_state(1, seed=3), {}, best=[1])
     with Checkpoints(tmp_path) as checkpoints:
         assert_same(checkpoints.restore(template()).state, make_state(1, seed=3))
 
@@ -95,7 +95,7 @@ def test_another_process_reads_it_without_the_first_being_there(tmp_path):
 def test_tuples_and_named_tuples_come_back_as_themselves(tmp_path):
     state = {"params": {"w": jnp.ones(2)}, "rest": Pair((jnp.zeros(1), jnp.ones(3)), [jnp.int8(3)])}
     with Checkpoints(tmp_path) as checkpoints:
-        checkpoints.save(1, state, {}, best=False)
+        checkpoints.save(1, state, {})
         assert_same(checkpoints.restore(jax.eval_shape(lambda: state)).state, state)
 
 
@@ -105,7 +105,7 @@ def test_a_state_may_be_donated_as_soon_as_save_returns(tmp_path):
     with Checkpoints(tmp_path) as checkpoints:
         for step in range(1, 4):
             state = increment(state)
-            checkpoints.save(step, state, {}, best=False)
+            checkpoints.save(step, state, {})
             for _ in range(3):
                 state = increment(state)
             values = np.unique(
@@ -117,9 +117,9 @@ def test_a_state_may_be_donated_as_soon_as_save_returns(tmp_path):
 def test_the_latest_two_and_the_best_are_kept(tmp_path):
     with Checkpoints(tmp_path) as checkpoints:
         for step, best in [(10, True), (20, True), (30, False), (40, False), (50, False)]:
-            checkpoints.save(step, make_state(step), {"at": step}, best)
+            checkpoints.save(step, make_state(step), {"at": step}, [step] if best else [])
         assert checkpoints.latest_step() == 50
-        assert checkpoints.best_step() == 20
+        assert checkpoints.best_steps() == [20]
         assert checkpoints.restore(template(), "best").progress == {"at": 20}
         assert int(checkpoints.restore(template(), 40).state.step) == 40
     assert saved_steps(tmp_path, "latest") == [40, 50]
@@ -131,14 +131,14 @@ def test_the_latest_two_and_the_best_are_kept(tmp_path):
 def test_as_many_of_the_newest_are_kept_as_asked_for(tmp_path, keep):
     with Checkpoints(tmp_path, keep=keep) as checkpoints:
         for step in (10, 20, 30, 40):
-            checkpoints.save(step, make_state(step), {}, best=False)
+            checkpoints.save(step, make_state(step), {})
     assert saved_steps(tmp_path, "latest") == [10, 20, 30, 40][-keep:]
 
 
 def test_parameters_alone_are_read_without_the_optimizers_state(tmp_path):
     with Checkpoints(tmp_path) as checkpoints:
-        checkpoints.save(1, make_state(1), {"at": 1}, best=True)
-        checkpoints.save(2, make_state(2, seed=9), {"at": 2}, best=False)
+        checkpoints.save(1, make_state(1), {"at": 1}, best=[1])
+        checkpoints.save(2, make_state(2, seed=9), {"at": 2})
         best = checkpoints.restore_params(template().params)
         latest = checkpoints.restore_params(template().params, "latest")
     assert (best.step, best.progress) == (1, {"at": 1})
@@ -148,8 +148,8 @@ def test_parameters_alone_are_read_without_the_optimizers_state(tmp_path):
 
 def test_without_a_best_checkpoint_the_parameters_are_the_latest(tmp_path):
     with Checkpoints(tmp_path) as checkpoints:
-        checkpoints.save(1, make_state(1), {}, best=False)
-        assert checkpoints.best_step() is None
+        checkpoints.save(1, make_state(1), {})
+        assert checkpoints.best_steps() == []
         assert checkpoints.restore_params(template().params).step == 1
 
 
@@ -160,7 +160,7 @@ def test_arrays_go_where_the_template_says(tmp_path):
         lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding), template()
     )
     with Checkpoints(tmp_path) as checkpoints:
-        checkpoints.save(1, make_state(1), {}, best=False)
+        checkpoints.save(1, make_state(1), {})
         for leaf in jax.tree.leaves(checkpoints.restore(placed).state):
             assert leaf.sharding == sharding
         for leaf in jax.tree.leaves(checkpoints.restore(template()).state):
@@ -170,7 +170,7 @@ def test_arrays_go_where_the_template_says(tmp_path):
 def test_an_empty_directory_says_that_there_is_nothing(tmp_path):
     with Checkpoints(tmp_path / "none") as checkpoints:
         assert checkpoints.latest_step() is None
-        assert checkpoints.best_step() is None
+        assert checkpoints.best_steps() == []
         with pytest.raises(InputError, match="there is no checkpoint; train first"):
             checkpoints.restore(template())
         with pytest.raises(InputError, match="there is no checkpoint of step 7"):
@@ -181,8 +181,8 @@ def test_an_empty_directory_says_that_there_is_nothing(tmp_path):
 def test_a_step_is_saved_twice_and_the_second_one_counts(tmp_path):
     for seed in (0, 1):
         with Checkpoints(tmp_path) as checkpoints:
-            checkpoints.save(5, make_state(5, seed), {"seed": seed}, best=True)
-            checkpoints.save(5, make_state(5, seed), {"seed": seed}, best=True)
+            checkpoints.save(5, make_state(5, seed), {"seed": seed}, best=[5])
+            checkpoints.save(5, make_state(5, seed), {"seed": seed}, best=[5])
     with Checkpoints(tmp_path) as checkpoints:
         for which in ("latest", "best"):
             restored = checkpoints.restore(template(), which)
@@ -193,9 +193,9 @@ def test_a_step_is_saved_twice_and_the_second_one_counts(tmp_path):
 def test_a_run_that_went_back_removes_what_lies_after_it(tmp_path):
     with Checkpoints(tmp_path) as checkpoints:
         for step in (10, 20):
-            checkpoints.save(step, make_state(step), {}, best=False)
+            checkpoints.save(step, make_state(step), {})
     with Checkpoints(tmp_path) as checkpoints:
-        checkpoints.save(15, make_state(15), {}, best=False)
+        checkpoints.save(15, make_state(15), {})
         assert checkpoints.latest_step() == 15
     assert saved_steps(tmp_path, "latest") == [10, 15]
 
@@ -213,8 +213,8 @@ def flip(file):
 @pytest.mark.parametrize("damage", [truncate, flip, Path.unlink], ids=["short", "flip", "missing"])
 def test_any_damaged_file_is_reported_and_the_checkpoint_before_is_read(tmp_path, caplog, damage):
     with Checkpoints(tmp_path) as checkpoints:
-        checkpoints.save(1, make_state(1), {}, best=False)
-        checkpoints.save(2, make_state(2), {}, best=False)
+        checkpoints.save(1, make_state(1), {})
+        checkpoints.save(2, make_state(2), {})
         checkpoints.wait()
         newest = tmp_path / "latest" / "00000002"
         assert len(files_of(newest)) > 10
@@ -235,8 +235,8 @@ def test_any_damaged_file_is_reported_and_the_checkpoint_before_is_read(tmp_path
 
 def test_a_damaged_checkpoint_gives_way_to_the_one_before(tmp_path, caplog):
     with Checkpoints(tmp_path) as checkpoints:
-        checkpoints.save(1, make_state(1), {"at": 1}, best=False)
-        checkpoints.save(2, make_state(2), {"at": 2}, best=False)
+        checkpoints.save(1, make_state(1), {"at": 1})
+        checkpoints.save(2, make_state(2), {"at": 2})
         checkpoints.wait()
         flip(next((tmp_path / "latest" / "00000002" / "params").rglob("manifest.ocdbt")))
         restored = checkpoints.restore(template())
@@ -249,8 +249,8 @@ def test_a_damaged_checkpoint_gives_way_to_the_one_before(tmp_path, caplog):
 
 def test_the_best_and_its_twin_stand_in_for_each_other(tmp_path):
     with Checkpoints(tmp_path) as checkpoints:
-        checkpoints.save(1, make_state(1), {}, best=False)
-        checkpoints.save(2, make_state(2), {}, best=True)
+        checkpoints.save(1, make_state(1), {})
+        checkpoints.save(2, make_state(2), {}, best=[2])
         checkpoints.wait()
         for kind in ("latest", "best"):
             backup = tmp_path / "backup"
@@ -264,7 +264,7 @@ def test_the_best_and_its_twin_stand_in_for_each_other(tmp_path):
 
 def test_if_none_is_good_the_message_says_what_to_do(tmp_path):
     with Checkpoints(tmp_path) as checkpoints:
-        checkpoints.save(1, make_state(1), {}, best=True)
+        checkpoints.save(1, make_state(1), {}, best=[1])
         checkpoints.wait()
         for kind in ("latest", "best"):
             (tmp_path / kind / "00000001" / durable.CHECKSUMS).unlink()
@@ -274,7 +274,7 @@ def test_if_none_is_good_the_message_says_what_to_do(tmp_path):
 
 def test_another_model_is_told_apart_from_damage_and_named(tmp_path):
     with Checkpoints(tmp_path) as checkpoints:
-        checkpoints.save(1, make_state(1), {}, best=False)
+        checkpoints.save(1, make_state(1), {})
         wider = template()
         wider.params["attention"]["v_a"] = jax.ShapeDtypeStruct((6,), jnp.float32)
         with pytest.raises(
@@ -289,7 +289,7 @@ def test_another_model_is_told_apart_from_damage_and_named(tmp_path):
 
 def test_no_file_holds_a_pickle(tmp_path):
     with Checkpoints(tmp_path) as checkpoints:
-        checkpoints.save(1, make_state(1), {}, best=True)
+        checkpoints.save(1, make_state(1), {}, best=[1])
     for file in files_of(tmp_path):
         assert not file.read_bytes().startswith(b"\x80"), file
         assert file.suffix not in (".pkl", ".pickle", ".npy")
@@ -302,19 +302,19 @@ def test_an_error_in_the_background_is_raised_by_the_next_call(tmp_path, monkeyp
             raise OSError(28, "No space left on device")
 
         monkeypatch.setattr(durable, "write_checksums", full)
-        checkpoints.save(1, make_state(1), {}, best=False)
+        checkpoints.save(1, make_state(1), {})
         with pytest.raises(OSError, match="No space left"):
             checkpoints.wait()
         monkeypatch.undo()
         assert checkpoints.latest_step() is None
-        checkpoints.save(1, make_state(1), {}, best=False)
+        checkpoints.save(1, make_state(1), {})
         assert checkpoints.latest_step() == 1
 
 
 def test_a_checkpoint_removed_between_choice_and_reading_is_chosen_again(tmp_path, monkeypatch):
     with Checkpoints(tmp_path) as checkpoints:
         for step in (1, 2):
-            checkpoints.save(step, make_state(step), {}, best=False)
+            checkpoints.save(step, make_state(step), {})
         checkpoints.wait()
         load = checkpoints._load
 
@@ -350,13 +350,13 @@ KILLED = """
     from bahdanau_jax.workdir.checkpoints import Checkpoints
 
     checkpoints = Checkpoints(sys.argv[1])
-    checkpoints.save(1, {"params": {"w": jnp.ones(4)}}, {}, best=False)
+    checkpoints.save(1, {"params": {"w": jnp.ones(4)}}, {})
     checkpoints.wait()
     if sys.argv[2] == "checksums":
         durable.write_checksums = lambda _: (print("ready", flush=True), time.sleep(60))
     else:
         checkpoints._move = lambda *_: (print("ready", flush=True), time.sleep(60))
-    checkpoints.save(2, {"params": {"w": 2 * jnp.ones(4)}}, {}, best=True)
+    checkpoints.save(2, {"params": {"w": 2 * jnp.ones(4)}}, {}, best=[2])
     time.sleep(60)
 """
 
@@ -380,7 +380,7 @@ def test_a_save_that_was_killed_is_ignored_and_cleared_away(tmp_path, moment):
         assert restored.step == 1
         np.testing.assert_array_equal(restored.state["params"]["w"], np.ones(4))
         assert list((tmp_path / "writing").iterdir()) != []
-        checkpoints.save(2, {"params": {"w": 2 * jnp.ones(4)}}, {}, best=False)
+        checkpoints.save(2, {"params": {"w": 2 * jnp.ones(4)}}, {})
         assert checkpoints.latest_step() == 2
     assert list((tmp_path / "writing").iterdir()) == []
 
@@ -388,7 +388,7 @@ def test_a_save_that_was_killed_is_ignored_and_cleared_away(tmp_path, moment):
 def test_closing_waits_for_the_save_and_ends_the_threads(tmp_path):
     before = threading.active_count()
     with Checkpoints(tmp_path) as checkpoints:
-        checkpoints.save(3, make_state(3), {}, best=False)
+        checkpoints.save(3, make_state(3), {})
     assert saved_steps(tmp_path, "latest") == [3]
     assert not [t for t in threading.enumerate() if t.name.startswith("checkpoint")]
     assert threading.active_count() <= before + 1
