@@ -1,6 +1,7 @@
 """What a configuration must satisfy before anything is computed, in the user's words."""
 
 import dataclasses
+import functools
 import math
 from typing import Any, NamedTuple, get_type_hints
 
@@ -179,9 +180,15 @@ def _check_decoding(decode: DecodeConfig) -> None:
     )
 
 
+@functools.cache
+def _types_of(section: type) -> dict[str, Any]:
+    """Returns the type of each field of a section of the configuration."""
+    return get_type_hints(section)
+
+
 def _check_types(section: Any, prefix: str) -> None:
     """Checks what an experiment file assigned: dataclasses take any name and any type."""
-    types = get_type_hints(type(section))
+    types = _types_of(type(section))
     for name in vars(section):
         if name not in types:
             raise InputError(unknown_field(prefix + name))
