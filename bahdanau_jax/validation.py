@@ -180,10 +180,7 @@ def _check_decoding(decode: DecodeConfig) -> None:
     )
 
 
-@functools.cache
-def _types_of(section: type) -> dict[str, Any]:
-    """Returns the type of each field of a section of the configuration."""
-    return get_type_hints(section)
+_types_of = functools.cache(get_type_hints)
 
 
 def _check_types(section: Any, prefix: str) -> None:
