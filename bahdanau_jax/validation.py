@@ -1,6 +1,7 @@
 """What a configuration must satisfy before anything is computed, in the user's words."""
 
 import dataclasses
+import functools
 import math
 from typing import Any, get_type_hints
 
@@ -45,9 +46,12 @@ def _check_decoding(decode: DecodeConfig) -> None:
     )
 
 
+_types_of = functools.cache(get_type_hints)
+
+
 def _check_types(section: Any, prefix: str) -> None:
     """Checks what an experiment file assigned: dataclasses take any name and any type."""
-    types = get_type_hints(type(section))
+    types = _types_of(type(section))
     for name in vars(section):
         if name not in types:
             raise InputError(unknown_field(prefix + name))

@@ -1,8 +1,9 @@
 """Identities over the combinations of options that validate() allows.
 
 One step at a time, without any scan: every (score, window, query, readout) and every pair of
-option values. The whole model, compiled, in float64: every pair of option values; every triple is
-behind `-m slow`. The complete product has hundreds of thousands of members, and isn't run.
+option values. The whole model, compiled, in float64: every option value; every triple of them, and
+with it every pair, is behind `-m slow`. The complete product has hundreds of thousands of members,
+and isn't run.
 """
 
 import functools
@@ -33,7 +34,7 @@ STEPS = 2  # where single steps are compared with the oracle: the second reads t
 EMPTY = 3  # the row without a source
 
 CROSSED = {combinations.name(v): v for v in combinations.cover(2, crossed=True)}
-PAIRS = {combinations.name(v): v for v in combinations.cover(2, crossed=False)}
+SINGLE = {combinations.name(v): v for v in combinations.cover(1, crossed=False)}
 
 
 class Result(NamedTuple):
@@ -147,7 +148,7 @@ class Whole:
         return Result(self.config, self.params, logits, alignments, gradient)
 
 
-@pytest.fixture(scope="module", params=PAIRS.values(), ids=list(PAIRS))
+@pytest.fixture(scope="module", params=SINGLE.values(), ids=list(SINGLE))
 def whole(request) -> Whole:
     return Whole(request.param)
 
@@ -273,8 +274,8 @@ def test_every_triple_of_options(part: int) -> None:
         check_alone(made, result)
 
 
-def test_the_covers_hold_every_pair_of_option_values_that_can_be_combined() -> None:
-    # A random walk from one allowed combination to the next one finds what can be combined.
+def allowed_parts() -> tuple[set, set]:
+    """Returns pairs of option values, and crossed parts, that a random walk comes upon."""
     chance = random.Random(1)
     options = {option: values for group in combinations.GROUPS for option, values in group.items()}
     values = {option: choices[0] for option, choices in options.items()}
@@ -286,8 +287,25 @@ def test_the_covers_hold_every_pair_of_option_values_that_can_be_combined() -> N
             values = proposed
             pairs |= combinations.parts_of(values, 2)
             crossed_parts.add(combinations.crossed_part(values))
+    return pairs, crossed_parts
+
+
+def parts_in(cover: list[Values], strength: int) -> set:
+    return set().union(*(combinations.parts_of(values, strength) for values in cover))
+
+
+def test_the_covers_hold_all_option_values_that_can_be_combined() -> None:
+    pairs, crossed_parts = allowed_parts()
     assert len(pairs) > 600 and len(crossed_parts) > 80
-    for cover in (CROSSED, PAIRS):
-        held = set().union(*(combinations.parts_of(values, 2) for values in cover.values()))
-        assert pairs <= held
+    assert pairs <= parts_in(list(CROSSED.values()), 2)
     assert crossed_parts <= {combinations.crossed_part(values) for values in CROSSED.values()}
+    values = {frozenset([item]) for pair in pairs for item in pair}
+    assert values <= parts_in(list(SINGLE.values()), 1)
+
+
+@pytest.mark.slow
+def test_the_cover_of_every_triple_holds_every_pair() -> None:
+    pairs, crossed_parts = allowed_parts()
+    cover = combinations.cover(3, crossed=True)
+    assert pairs <= parts_in(cover, 2)
+    assert crossed_parts <= {combinations.crossed_part(values) for values in cover}

@@ -56,18 +56,20 @@ def every_combination() -> list[Values]:
 
 
 def pairs_of(values: Values) -> set[tuple]:
-    """Returns the values that two options have together, for every two of the main options."""
-    names = ("attention.score", "attention.query", "feeding", "cell", "gru_reset")
+    """Returns the values that two options have together, for every two of what the loop reads."""
+    names = (*GROUPS[0], "attention.query", "feeding", "cell", "gru_reset")
     return {(pair, *(values[name] for name in pair)) for pair in itertools.combinations(names, 2)}
 
 
 def few_of(many: list[Values]) -> list[Values]:
-    """Returns every fourth, and of the others those that add a pair of values."""
-    few, held = [], {pair for values in many[::4] for pair in pairs_of(values)}
-    for place, values in enumerate(many):
-        if place % 4 == 0 or not pairs_of(values) <= held:
-            few.append(values)
-            held |= pairs_of(values)
+    """Returns some that hold together every pair of values that the many hold.
+
+    Each is, of all, one that adds most pairs to those of the ones before it.
+    """
+    few, missing = [], set().union(*map(pairs_of, many))
+    while missing:
+        few.append(max(many, key=lambda values: len(pairs_of(values) & missing)))
+        missing -= pairs_of(few[-1])
     return few
 
 

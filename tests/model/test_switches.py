@@ -40,7 +40,17 @@ CHOSEN = tuple(
     for value in values[1:]
     if option not in SWITCHES
 )
-FORMS = tuple(itertools.product(GROUPS[1]["attention.query"], GROUPS[1]["readout"]))
+QUERIES, READOUTS = GROUPS[1]["attention.query"], GROUPS[1]["readout"]
+FORMS = tuple(itertools.product(QUERIES, READOUTS))
+# Each switch in a third of the forms, every query and every readout among them; the rest are slow.
+IN_FORMS = tuple(
+    pytest.param(
+        switch, query, readout, marks=() if (i + j + k) % len(QUERIES) == 0 else pytest.mark.slow
+    )
+    for i, switch in enumerate(SWITCHES)
+    for j, query in enumerate(QUERIES)
+    for k, readout in enumerate(READOUTS)
+)
 
 
 def test_the_switches_are_all_booleans_of_the_model() -> None:
@@ -79,8 +89,7 @@ def of_form(values: tuple[tuple[str, Any], ...]) -> np.ndarray:
     return logits(build(dict(values)))
 
 
-@pytest.mark.parametrize("switch", SWITCHES)
-@pytest.mark.parametrize(("query", "readout"), FORMS)
+@pytest.mark.parametrize(("switch", "query", "readout"), IN_FORMS)
 def test_a_switch_changes_the_logits(switch, query, readout) -> None:
     form = {"attention.query": query, "readout": readout}
     values = combinations.joined([FIRST | NEEDS.get(switch, {}) | form])

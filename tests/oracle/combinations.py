@@ -10,6 +10,8 @@ import itertools
 import random
 from typing import Any
 
+import numpy as np
+
 from bahdanau_jax.allowed import CHOICES
 from bahdanau_jax.config import Config, ModelConfig
 from bahdanau_jax.errors import InputError
@@ -119,6 +121,12 @@ def joined(groups: list[Values]) -> Values:
     return {option: merged[option] for group in GROUPS for option in group}
 
 
+ITEMS = [
+    (option, value) for group in GROUPS for option, values in group.items() for value in values
+]
+_PLACES = {item: place for place, item in enumerate(ITEMS)}
+
+
 def parts_of(values: Values, strength: int) -> set[Part]:
     """Returns what a cover has to hold of one combination: every `strength` options' values."""
     return {frozenset(items) for items in itertools.combinations(values.items(), strength)}
@@ -129,25 +137,42 @@ def crossed_part(values: Values) -> Part:
     return frozenset((option, values[option]) for option in CROSSED)
 
 
-def required(strength: int, crossed: bool) -> set[Part]:
-    """Returns every part that occurs in some allowed combination.
+def places(values: Values) -> list[int]:
+    """Returns where the items of a combination, or of a part of one, stand in ITEMS."""
+    return [_PLACES[item] for item in values.items()]
+
+
+def required(strength: int) -> np.ndarray:
+    """Marks every part that occurs in some allowed combination.
 
     A part touches as many groups as it has options, or fewer; the groups that it doesn't touch
     hold their first values, which go with everything.
+
+    Returns:
+      bool[ITEMS, ...], with as many axes as a part has options; an item comes before those of
+      the options after it.
     """
-    members, parts = group_members(), set()
+    members = group_members()
+    marked = np.zeros((len(ITEMS),) * strength, bool)
     for touched in itertools.combinations(range(len(members)), strength):
         choices = [m if place in touched else m[:1] for place, m in enumerate(members)]
+        options = {option for place in touched for option in GROUPS[place]}
         for groups in itertools.product(*choices):
             values = joined(list(groups))
             if allowed(build(values)):
-                options = {option for place in touched for option in GROUPS[place]}
-                parts |= parts_of({o: v for o, v in values.items() if o in options}, strength)
-    if crossed:
-        choices = [m if any(o in CROSSED for o in m[0]) else m[:1] for m in members]
-        combined = (joined(list(groups)) for groups in itertools.product(*choices))
-        parts |= {crossed_part(values) for values in combined if allowed(build(values))}
-    return parts
+                items = places({o: v for o, v in values.items() if o in options})
+                marked[np.ix_(*[items] * strength)] = True
+    for axes in itertools.pairwise(np.indices(marked.shape, sparse=True)):
+        marked &= axes[0] < axes[1]
+    return marked
+
+
+def required_crossed() -> list[Part]:
+    """Returns every (score, window, query, readout) that occurs in some allowed combination."""
+    choices = [m if any(o in CROSSED for o in m[0]) else m[:1] for m in group_members()]
+    combined = (joined(list(groups)) for groups in itertools.product(*choices))
+    parts = {crossed_part(values): None for values in combined if allowed(build(values))}
+    return sorted(parts, key=lambda part: sorted(map(str, part)))
 
 
 @functools.cache
@@ -155,29 +180,27 @@ def cover(strength: int, crossed: bool) -> list[Values]:
     """Returns combinations that hold every required part, the same ones in every process.
 
     Args:
-      strength: 2 for every pair of option values, 3 for every triple.
+      strength: 1 for every option value, 2 for every pair of them, 3 for every triple.
       crossed: also every (score, window, query, readout).
     """
     chance = random.Random(0)
-    missing = dict.fromkeys(sorted(required(strength, crossed), key=lambda p: sorted(map(str, p))))
+    missing = required(strength)
+    missing_crossed = dict.fromkeys(required_crossed() if crossed else [])
     chosen = []
-    while missing:
-        # The largest part first: it leaves the least freedom to the others.
-        part = dict(max(missing, key=len))
+    while missing_crossed or missing.any():
+        # The largest parts first: they leave the least freedom to the others.
+        first = np.unravel_index(missing.argmax(), missing.shape)
+        part = dict(next(iter(missing_crossed), [ITEMS[place] for place in first]))
         fitting = [
             [m for m in members if all(m[o] == v for o, v in part.items() if o in m)]
             for members in group_members()
         ]
         drawn = [joined([chance.choice(members) for members in fitting]) for _ in range(25)]
-        gains = [(_held(values, strength), values) for values in drawn]
-        gains.sort(key=lambda gain: -sum(p in missing for p in gain[0]))
-        found = next((gain for gain in gains if allowed(build(gain[1]))), None)
-        if found is not None:
-            chosen.append(found[1])
-            for held in found[0]:
-                missing.pop(held, None)
+        held = [np.ix_(*[places(values)] * strength) for values in drawn]
+        order = sorted(range(len(drawn)), key=lambda place: -missing[held[place]].sum())
+        best = next((place for place in order if allowed(build(drawn[place]))), None)
+        if best is not None:
+            chosen.append(drawn[best])
+            missing[held[best]] = False
+            missing_crossed.pop(crossed_part(drawn[best]), None)
     return chosen
-
-
-def _held(values: Values, strength: int) -> set[Part]:
-    return parts_of(values, strength) | {crossed_part(values)}

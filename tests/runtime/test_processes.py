@@ -59,7 +59,29 @@ def losses(directory, last):
     }
 
 
-def test_two_processes_are_one_with_two_devices_through_death_resumption_and_notice(scratch):
+def assert_same_training(scratch, last):
+    """Trains for as many steps with two devices in one process, and compares it with `two`."""
+    one = launch([*FLAGS, "--workdir=one", f"--config.train.steps={last}"], scratch, devices=2)
+    assert one.status == 0, one.err
+    ours, theirs = losses(scratch / "two", last), losses(scratch / "one", last)
+    assert len(ours) >= 4
+    assert ours.keys() == theirs.keys()
+    np.testing.assert_allclose(list(ours.values()), list(theirs.values()), rtol=0, atol=1e-5)
+    config = workdir.read_config(scratch / "one")
+    a, b = (saved_state(scratch / name, config, "latest") for name in ("two", "one"))
+    assert a[0] == b[0] == last
+    jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, atol=1e-4), a[1], b[1])
+
+
+def test_two_processes_are_one_with_two_devices(scratch):
+    for process in start_two(["--workdir=two", "--config.train.steps=20"], scratch):
+        ended = process.finish()
+        assert ended.status == 0, ended.err
+    assert_same_training(scratch, 20)
+
+
+@pytest.mark.slow
+def test_two_processes_are_one_through_death_resumption_and_notice(scratch):
     two = ["--workdir=two", "--config.train.steps=100000"]
     first, second = start_two(two, scratch)
     first.wait_for(lambda: has_saved(scratch / "two", 20))
@@ -91,16 +113,7 @@ def test_two_processes_are_one_with_two_devices_through_death_resumption_and_not
     assert [start["devices"]["processes"] for start in starts] == [2, 1, 2]
     assert [start["devices"]["count"] for start in starts] == [2, 1, 2]
 
-    one = launch([*FLAGS, "--workdir=one", f"--config.train.steps={last}"], scratch, devices=2)
-    assert one.status == 0, one.err
-    ours, theirs = losses(scratch / "two", last), losses(scratch / "one", last)
-    assert len(ours) >= 10
-    assert ours.keys() == theirs.keys()
-    np.testing.assert_allclose(list(ours.values()), list(theirs.values()), rtol=0, atol=1e-5)
-    config = workdir.read_config(scratch / "one")
-    a, b = (saved_state(scratch / name, config, "latest") for name in ("two", "one"))
-    assert a[0] == b[0] == last
-    jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, atol=1e-4), a[1], b[1])
+    assert_same_training(scratch, last)
 
 
 def test_a_mistake_is_said_by_both_and_leaves_nobody_waiting(scratch):

@@ -161,7 +161,7 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=60.0, help="no new run after this time")
     arguments = parser.parse_args()
     processes = multiprocessing.get_context("forkserver")
-    processes.set_forkserver_preload(["bahdanau_jax.training.loop", "kill_soak"])
+    processes.set_forkserver_preload(["bahdanau_jax.cli.dispatch", "kill_soak"])
     scratch = Path(tempfile.mkdtemp(prefix="kill-soak-"))
     os.environ["XDG_CACHE_HOME"] = str(scratch / "cache")
     os.environ["JAX_COMPILATION_CACHE_DIR"] = str(scratch / "xla")

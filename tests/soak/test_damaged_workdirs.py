@@ -22,6 +22,7 @@ def used(tmp_path_factory):
         yield runs, family.use_undamaged(runs)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("use", family.USES)
 @pytest.mark.parametrize("how", family.DAMAGES)
 @pytest.mark.parametrize("name", ["metrics.jsonl"])

@@ -21,8 +21,8 @@ LAUNCH = ROOT / "launch.py"
 SERVER = multiprocessing.get_context("forkserver")
 SERVER.set_forkserver_preload(
     [
-        "bahdanau_jax.training.train",
-        "bahdanau_jax.modes.translate",
+        "bahdanau_jax.cli.program",
+        "bahdanau_jax.cli.dispatch",
         "launching",
         "killing",
         "strangers",

@@ -104,6 +104,7 @@ def test_finished_replicas_stay_as_they_are_when_more_are_asked_for(replicated, 
     assert [read_starts(tmp_path / "w" / cell.name)[-1]["step"] for cell in more[:2]] == [40, 40]
 
 
+@pytest.mark.slow
 def test_half_done_replicas_go_on_from_their_own_steps(replicated, corpus, tmp_path, monkeypatch):
     original = Batcher.batch
     stops = [29, 12]
@@ -234,6 +235,7 @@ def test_a_replica_that_diverges_is_a_failed_cell_among_others(corpus, tmp_path)
     assert "gave no finite gradient" in str(sweep.read_failure(tmp_path / cells[1].name))
 
 
+@pytest.mark.slow
 def test_new_replicas_begin_with_the_best_parameters_of_another_run(trained, tmp_path):
     cells = grid.expand(tiny.config(trained.config.data.source), ["seed=5,6"])
     run(tmp_path, cells, trained.directory)

@@ -38,8 +38,19 @@ def trained(accumulate: int, normalize: str = "tokens", steps: int = 2) -> tuple
     return jax.device_get(state.params), jax.device_get(sums)
 
 
-@pytest.mark.parametrize("normalize", ["tokens", "sentences"])
-@pytest.mark.parametrize("parts", [2, 3, 6])
+@pytest.mark.parametrize(
+    ("parts", "normalize"),
+    [
+        (2, "sentences"),
+        (3, "tokens"),
+        *(
+            pytest.param(parts, normalize, marks=pytest.mark.slow)
+            for parts in (2, 3, 6)
+            for normalize in ("tokens", "sentences")
+            if (parts, normalize) not in ((2, "sentences"), (3, "tokens"))
+        ),
+    ],
+)
 def test_parts_of_a_batch_add_up_to_the_whole(parts, normalize):
     params, sums = trained(1, normalize)
     other_params, other_sums = trained(parts, normalize)

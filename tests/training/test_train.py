@@ -221,6 +221,7 @@ def test_patience_ends_a_run_that_gets_no_better(trained, tmp_path, monkeypatch)
     assert result_of(tmp_path)["step"] == 5
 
 
+@pytest.mark.slow
 def test_a_plateau_lowers_the_rate_also_across_an_interruption(trained, tmp_path, monkeypatch):
     config = tiny.config(trained.config.data.source)
     train = config.train

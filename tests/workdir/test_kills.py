@@ -28,7 +28,7 @@ def kill(count, trained, tmp_path, seed):
 
 
 @pytest.mark.parametrize(
-    ("count", "seed"), [(4, 1), pytest.param(20, 0, marks=pytest.mark.slow)], ids=["4", "20"]
+    ("count", "seed"), [(2, 1), pytest.param(20, 0, marks=pytest.mark.slow)], ids=["2", "20"]
 )
 def test_a_run_killed_at_random_moments_is_the_run_that_was_not(count, seed, trained, tmp_path):
     kill(count, trained, tmp_path, seed)
