@@ -98,9 +98,11 @@ def modelling(config: Config) -> str:
     create = functools.partial(initial_params, model)
     key = jax.random.key(0)
     noise = Noise(jnp.zeros(4, jnp.uint32), Rates(*[0.1] * len(Rates._fields)))
+    batch = _batch()
 
     def loss(params: dict) -> Any:
-        return model.apply({"params": params}, *_batch(), noise, 0.1, method="loss_sums")
+        sides = batch.source, batch.target
+        return model.apply({"params": params}, *sides, noise, 0.1, method="loss_sums")
 
     first, params = needed(create, key)
     return f"{first}\n{needed(loss, params)[0]}"
