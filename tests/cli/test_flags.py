@@ -374,7 +374,7 @@ def test_of_any_two_flags_and_fields_each_has_an_effect_or_is_refused(tmp_path, 
         fields.append(f"--config.{path}={text_of(other)}")
     single = [given(flag.name) for flag in FLAGS if flag.name not in ("mode", "config")]
     pairs = [*itertools.combinations([*single, *fields], 2)]
-    drawn = [(*chance.choice(pairs), chance.choice(ALL)) for _ in range(800)]
+    drawn = [(*chance.choice(pairs), chance.choice(ALL)) for _ in range(1500)]
     drawn += [(*pair, "train") for pair in itertools.combinations(single, 2)]
     of_one = functools.cache(lambda *arguments: outcome(arguments))
     refused, ignored = 0, []
