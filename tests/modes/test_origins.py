@@ -16,7 +16,7 @@ EXPERIMENTS = sorted(p.stem for p in (ROOT / "experiments").glob("*.py") if p.st
 # Beside the model these say how often to look and when to stop, not what is learnt.
 # How a step is computed and watched; what is computed has its origins.
 BOOKKEEPING = {"eval_every", "checkpoint_every", "log_every", "patience", "metric", "max_skipped"}
-BOOKKEEPING |= {"kernels", "accumulate", "precision", "keep", "decode.batch_size"}
+BOOKKEEPING |= {"kernels", "accumulate", "precision", "keep", "keep_best", "decode.batch_size"}
 
 
 def experiment(name: str) -> Config:

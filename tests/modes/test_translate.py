@@ -301,7 +301,7 @@ def test_an_average_is_the_mean_of_the_newest_checkpoints(trained):
     for m, a, b in zip(*map(jax.tree.leaves, (mean.params, newest, before)), strict=True):
         np.testing.assert_allclose(m, (np.asarray(a) + np.asarray(b)) / 2, rtol=1e-6, atol=1e-7)
     assert mean.step == steps[0]
-    with pytest.raises(InputError, match="average:9 needs 9 checkpoints; those there: "):
+    with pytest.raises(InputError, match=r"average:9 needs 9 checkpoints, .* those there: "):
         open_run(trained.directory, Average(9))
 
 
