@@ -94,7 +94,8 @@ class TanhScore(Score):
         self.declare_gains(units)
         self.v_a = self.param("v_a", self.initialize.alignment_vector, (units,))
         if self.config.normalize:
-            self.g = self.param("g", nn.initializers.ones, ())
+            # As Raffel et al. 2017 begin, and TensorFlow's BahdanauAttention(normalize=True).
+            self.g = self.param("g", nn.initializers.constant(units**-0.5), ())
         if self.config.bias:
             self.b = self.param("b", self.initialize.bias, (units,))
 
@@ -193,8 +194,9 @@ class MultiplicativeScore(Score):
 
     Luong et al. 2015, Equation 8; projected as in Britz et al. 2017, Equation 6. The scale sqrt
     divides by the root of the product's length (Vaswani et al. 2017), linear by the length (Yang et
-    al. 2022); learned is a factor. google/seq2seq has a bias beside U_a, too. It would add the same
-    to the energies of all positions, so that no weight would change; there is none here.
+    al. 2022); learned is a factor that begins at 1, as in TensorFlow's LuongAttention.
+    google/seq2seq has a bias beside U_a, too. It would add the same to the energies of all
+    positions, so that no weight would change; there is none here.
     """
 
     def setup(self):

@@ -62,13 +62,16 @@ ORIGINS: dict[str, dict[Any, str]] = {
         "none": f"{LUONG}, Equation 8",
         "sqrt": "Vaswani et al. 2017, 3.2.1",
         "linear": "Yang et al. 2022 (μP), Definition 4.1",
-        "learned": "TensorFlow's LuongAttention",
+        "learned": "TensorFlow's LuongAttention, which begins at 1, too",
     },
     "model.attention.bias": {
         False: f"{PAPER}, A.1.2",
         True: "Toshniwal and Livescu 2016, and many tutorials; projected: google/seq2seq",
     },
-    "model.attention.normalize": {False: f"{PAPER}, A.1.2", True: "Salimans and Kingma 2016"},
+    "model.attention.normalize": {
+        False: f"{PAPER}, A.1.2",
+        True: "Salimans and Kingma 2016; its start Raffel et al. 2017",
+    },
     "model.attention.normalize_keys": {
         False: f"{PAPER}, A.1.2; {LUONG}, Equation 8",
         True: "Dehghani et al. 2023 (ViT-22B), 2: of products",

@@ -140,13 +140,18 @@ def test_luongs_uniform_is_every_parameter_of_a_matrix_vector_or_bias(uniform) -
             assert values.std() == pytest.approx(0.1 / np.sqrt(3), rel=0.4), path
 
 
-def test_factors_start_at_one() -> None:
-    normalised = AttentionConfig(normalize=True, units=3)
-    scaled = AttentionConfig(score="general", scale="learned")
-    query, keys = jnp.ones((1, 5)), jnp.ones((1, 2, 3))
-    for config, name in ((normalised, "g"), (scaled, "scale")):
-        score = score_class(config.score)(config, 5, 3, initialization("uniform"))
-        assert score.init(jax.random.key(0), query, keys)["params"][name] == 1.0
+@pytest.mark.parametrize(
+    ("fields", "name", "start"),
+    [  # attention_g of TensorFlow's BahdanauAttention and LuongAttention
+        ({"normalize": True, "units": 16}, "g", 1 / 4),
+        ({"score": "general", "scale": "learned"}, "scale", 1.0),
+    ],
+)
+def test_factors_start_where_their_originals_do(fields, name, start) -> None:
+    config = AttentionConfig(**fields)
+    score = score_class(config.score)(config, 5, 16, initialization("uniform"))
+    params = score.init(jax.random.key(0), jnp.ones((1, 5)), jnp.ones((1, 2, 16)))["params"]
+    assert params[name] == start
 
 
 def test_blocks_of_gates_are_drawn_each_by_itself() -> None:
