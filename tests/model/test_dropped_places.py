@@ -175,3 +175,34 @@ def test_states_have_one_mask_a_sentence_whoever_holds_it() -> None:
     other = state_factors(50, 0.25, made, Place.FORWARD_STATES.of_layer(1))
     assert (np.asarray(other) != np.asarray(kept)).any()
     assert state_factors(50, 0.0, made, Place.FORWARD_STATES) is None
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=() if name == "stacked" else pytest.mark.slow) for name in FORMS],
+)
+@pytest.mark.parametrize("place", Rates._fields)
+def test_the_gradient_under_fixed_masks_equals_central_differences(name: str, place: str) -> None:
+    """Along a direction that moves every parameter: what was dropped must be dropped backwards."""
+    config, step = FORMS[name], 1e-5
+    with jax.enable_x64(True):
+        model = Seq2Seq(config, SOURCE_SIZE, TARGET_SIZE)
+        params = jax.tree.map(np.float64, random_tree(config, SOURCE_SIZE, TARGET_SIZE))
+        direction = jax.tree.map(np.float64, random_tree(config, SOURCE_SIZE, TARGET_SIZE, seed=1))
+        made = noise(Rates(**{place: 0.4}))
+
+        def loss(params: dict) -> jax.Array:
+            sides = SOURCE, TARGET
+            return model.apply({"params": params}, *sides, made, 0.1, method="loss_sums").loss
+
+        def moved(by: float) -> dict:
+            return jax.tree.map(lambda x, d: x + by * d, params, direction)
+
+        both = quick_jit(jax.value_and_grad(loss))
+        _, gradient = both(params)
+        along = sum(
+            (g * d).sum()
+            for g, d in zip(jax.tree.leaves(gradient), jax.tree.leaves(direction), strict=True)
+        )
+        measured = (both(moved(step))[0] - both(moved(-step))[0]) / (2 * step)
+        np.testing.assert_allclose(along, measured, rtol=1e-6)
