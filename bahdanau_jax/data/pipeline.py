@@ -19,6 +19,14 @@ from bahdanau_jax.errors import InputError
 from bahdanau_jax.runtime.setup import cache_directory
 from bahdanau_jax.terminal import counted, say
 
+# Where references belong that a source has several of, by the kind of source that says how.
+TOGETHER = {
+    "tsv": "on one line, with tabs between",
+    "jsonl": "in one record, as a list",
+    "parquet": "in one record, as a list",
+    "csv": "in one record of JSON lines (jsonl:), as a list",
+}
+
 
 class EvaluationSplit(NamedTuple):
     """A split as evaluation reads it."""
@@ -139,8 +147,8 @@ class Data:
         examples = list(self.corpus.examples(name))
         if not examples:
             raise InputError(f"the split {name} is empty; fill it, or take it away")
-        if self.corpus.name.startswith("tsv:"):
-            _warn_of_repeated(name, examples, tell)
+        if advice := _repeated(self.corpus.name.partition(":")[0], name, examples):
+            tell(advice)
         source, target = self.vocabularies.source, self.vocabularies.target
         ids = [source.encode(source_text(example.source)) for example in examples]
         pairs = [
@@ -167,14 +175,23 @@ class Data:
         return [rule(source) for source in sources]
 
 
-def _warn_of_repeated(name: str, examples: list[Example], tell: Callable[[str], None]) -> None:
+def _repeated(kind: str, name: str, examples: list[Example]) -> str:
+    """Returns a warning where a source's references are apart; else nothing.
+
+    Args:
+      kind: of the source of data; those that can't hold several references have no warning.
+      name: of the split.
+      examples: of the split.
+    """
     repeated = len(examples) - len({example.source for example in examples})
-    if repeated:
-        tell(
-            f"warning: {counted(repeated, 'line')} of {name} with the source of another line, "
-            "each scored by its own reference alone; put all references of a source on one "
-            "line, with tabs between"
-        )
+    if not repeated or kind not in TOGETHER:
+        return ""
+    noun = "line" if kind == "tsv" else "record"
+    return (
+        f"warning: {counted(repeated, noun)} of {name} with the source of another {noun}, each "
+        "scored by its own reference alone; put all references of a source "
+        f"{TOGETHER[kind]}"
+    )
 
 
 def open_data(

@@ -114,6 +114,7 @@ METRICS = {
         Metric("aer_at_offset", "AER at the offset", "%", "lower", in_tables=False),
         Metric("aer_diagonal", "AER of the diagonal", "%", "neither", in_tables=False),
         Metric("aer_uniform", "AER of uniform weights", "%", "neither", in_tables=False),
+        Metric("aer_eflomal", "AER of eflomal", "%", "neither", in_tables=False),
         Metric("sentences", "sentences", "", "neither", _BOTH, in_tables=False),
         Metric("unended", "unended outputs", "", "neither", _BOTH, in_tables=False),
     )

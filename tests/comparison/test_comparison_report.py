@@ -43,6 +43,8 @@ def test_a_report_of_trained_runs_has_their_alignments_side_by_side(swept, capsy
     assert page.count('aria-label="alignment"') == 6
     assert page.count("learning_rate=0.01: ") >= 3
     assert page.count('class="cell"') > 6 * 4
+    # Where alignments are shown it is said that weights may lie beside, and by how many positions.
+    assert "may lie beside the token" in page and "<th>test/offset</th>" in page
     # One seed each: nothing is said of a noise between seeds.
     assert "over both" not in page and "<td>sentences and seeds</td>" not in page
     assert "<td>sentences</td>" in page and "Each configuration has one seed." in page

@@ -1,3 +1,4 @@
+import json
 from pathlib import Path
 
 import numpy as np
@@ -169,6 +170,28 @@ def test_a_source_on_several_lines_of_a_table_is_told(config, tmp_path, capsys):
     data.evaluation_split("dev")
     assert "warning: 2 lines of dev with the source of another" in capsys.readouterr().err
     path.write_text("ab\tA B\tA C\tB B\nc\tC\n")
+    open_saved(config, tmp_path, lambda _: None).evaluation_split("dev")
+    assert "warning" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "csv"])
+def test_a_source_in_several_records_is_told(kind, config, tmp_path, capsys):
+    def write(split, pairs):
+        rows = [f'{{"s": "{s}", "t": {json.dumps(t)}}}' for s, t in pairs]
+        if kind == "csv":
+            rows = ["s,t", *(f"{s},{t}" for s, t in pairs)]
+        (tmp_path / f"{split}.{kind}").write_text("\n".join(rows) + "\n")
+
+    config.source, config.source_language, config.target_language = f"{kind}:{tmp_path}", "s", "t"
+    write("train", [("ab", "A B"), ("c", "C")])
+    write("dev", [("ab", "A B"), ("c", "C"), ("ab", "A C")])
+    data = open_saved(config, tmp_path, lambda _: None)
+    capsys.readouterr()
+    data.evaluation_split("dev")
+    said = capsys.readouterr().err
+    assert "warning: 1 record of dev with the source of another" in said
+    assert "in one record" in said and "as a list" in said
+    write("dev", [("ab", "A B" if kind == "csv" else ["A B", "A C"]), ("c", "C")])
     open_saved(config, tmp_path, lambda _: None).evaluation_split("dev")
     assert "warning" not in capsys.readouterr().err
 

@@ -317,7 +317,8 @@ def test_a_metric_has_a_name_of_its_own_for_people():
         ("lower", "wer per cer ter nll_per_token perplexity aer aer_at_offset"),
         (
             "neither",
-            "entropy end_weight unattended offset aer_diagonal aer_uniform sentences unended",
+            "entropy end_weight unattended offset aer_diagonal aer_uniform aer_eflomal sentences "
+            "unended",
         ),
     ],
 )
