@@ -200,3 +200,15 @@ def test_a_search_that_cannot_fit_is_refused_before_memory_is_asked_for(
     with pytest.raises(InputError, match=words):
         train(wide.config, tmp_path / "run", [])
     assert [path.name for path in (tmp_path / "run").iterdir()] == [".lock"]
+
+
+@pytest.mark.parametrize("ratio", [0.5, 1.0, 1.4])
+def test_an_output_has_at_least_so_many_tokens_for_each_token_of_the_source(trained, ratio):
+    """With an end mark that is always the likeliest, an output has exactly as many."""
+    run = open_run(trained.directory, "best", {"decode.min_length_ratio": ratio})
+    sizes = [1, 2, 3, 5]  # tokens, the end mark not counted
+    sources = TokenStore.from_pairs([([4] * size, []) for size in sizes])
+    ending = dict(run.params, b_w=run.params["b_w"].at[EOS].set(100.0))
+    outputs = dict(run.evaluator.search.stream(ending, sources, alignments=False))
+    lengths = [len(outputs[number][0].tokens) for number in range(len(sizes))]
+    assert lengths == [int(size * ratio) for size in sizes]
