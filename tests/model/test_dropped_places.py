@@ -5,6 +5,7 @@ So the oracle, which knows no dropout, gets each sentence's own matrices.
 """
 
 import copy
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -193,7 +194,8 @@ def test_the_gradient_under_fixed_masks_equals_central_differences(name: str, pl
 
         def loss(params: dict) -> jax.Array:
             sides = SOURCE, TARGET
-            return model.apply({"params": params}, *sides, made, 0.1, method="loss_sums").loss
+            sums: Any = model.apply({"params": params}, *sides, made, 0.1, method="loss_sums")
+            return sums.loss
 
         def moved(by: float) -> dict:
             return jax.tree.map(lambda x, d: x + by * d, params, direction)

@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 import tiny
 from killing import train_until_killed
-from same_run import assert_same_run, quietly, steps_saved
+from same_run import assert_same_run, quietly, result_of, steps_saved
 
 from bahdanau_jax.errors import InputError
 from bahdanau_jax.evaluation.trained_run import open_run
 from bahdanau_jax.fields import with_values
 from bahdanau_jax.training.record import LoopState
 from bahdanau_jax.workdir.checkpoints import Checkpoints
-from bahdanau_jax.workdir.metrics_log import read_metrics, read_result
+from bahdanau_jax.workdir.metrics_log import read_metrics
 from bahdanau_jax.workdir.selection import Average, parse_selection, restore_selected
 
 
@@ -98,7 +98,7 @@ def test_a_run_keeps_those_with_the_best_figures(run):
     assert len(figures) > 5
     best = [step for _, step in sorted(figures)[:3]]
     assert steps_saved(directory, "best") == sorted(best)
-    assert read_result(directory)["step"] == best[0]
+    assert result_of(directory)["step"] == best[0]
     with Checkpoints(directory / "checkpoints") as checkpoints:
         assert checkpoints.best_steps() == best
     mean = open_run(directory, parse_selection("best:3")).params
