@@ -211,14 +211,11 @@ def test_every_parameter_receives_a_finite_gradient(whole: Whole) -> None:
     check_every_parameter(whole.result)
 
 
-def check_scan(made: Whole, result: Result) -> None:
-    logits, alignments = steps(made.model, made.single, TARGET[:, :3])
+def test_the_scan_equals_the_loop_of_single_steps(whole: Whole) -> None:
+    result = whole.result
+    logits, alignments = steps(whole.model, whole.single, TARGET[:, :3])
     np.testing.assert_allclose(result.logits[:, :3], logits, rtol=1e-5, atol=2e-5)
     np.testing.assert_allclose(result.alignments[:, :3], alignments, rtol=1e-5, atol=2e-6)
-
-
-def test_the_scan_equals_the_loop_of_single_steps(whole: Whole) -> None:
-    check_scan(whole, whole.result)
 
 
 def check_future(made: Whole, result: Result) -> None:
@@ -269,7 +266,6 @@ def test_every_triple_of_options(part: int) -> None:
         check_weights(result.config, result.alignments)
         check_gradient(result)
         check_every_parameter(result)
-        check_scan(made, result)
         check_future(made, result)
         check_alone(made, result)
 

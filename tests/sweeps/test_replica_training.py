@@ -177,6 +177,7 @@ class Interruption(BaseException):
     """Not an Exception, as KeyboardInterrupt."""
 
 
+@pytest.mark.slow
 def test_interrupted_replicas_go_on_together_as_if_nothing_had_been(
     replicated, tmp_path, monkeypatch
 ):
@@ -224,6 +225,7 @@ def test_a_replica_that_patience_ends_leaves_the_others_alone(corpus, tmp_path, 
     assert all(sweep.is_finished(tmp_path / cell.name) for cell in cells)
 
 
+@pytest.mark.slow
 def test_a_replica_that_diverges_is_a_failed_cell_among_others(corpus, tmp_path):
     cells = make_cells(corpus, "learning_rate=0.003,2e9")
     for cell in cells:

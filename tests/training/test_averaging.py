@@ -86,6 +86,7 @@ def test_a_step_that_is_not_finite_leaves_average_and_parameters_as_they_are():
     jax.tree.map(np.testing.assert_array_equal, on_host((state.params, state.trained)), before)
 
 
+@pytest.mark.slow
 def test_a_replica_has_the_average_of_its_own_run():
     config = tiny_config()
     config.train.average = DECAY
@@ -132,6 +133,7 @@ def test_evaluation_selection_and_decoding_use_the_average(run):
     assert others["nll_per_token"] != pytest.approx(figures["nll_per_token"], rel=1e-4)
 
 
+@pytest.mark.slow
 def test_an_interrupted_run_goes_on_with_both(run, tmp_path):
     whole, config = run
     quietly(with_values(config, {"train.steps": 20}), tmp_path)

@@ -85,6 +85,7 @@ def test_guidance_lowers_the_alignment_error_rate(task, guided):
     assert not any("train/guide" in x for x in read_metrics(plain))
 
 
+@pytest.mark.slow
 def test_a_run_that_goes_on_is_the_same_and_its_links_must_be_too(task, guided, tmp_path):
     config, workdir = config_of(task, 1.0), tmp_path / "run"
     config.data.train_links = str(tmp_path / "links")
