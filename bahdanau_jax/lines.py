@@ -7,7 +7,7 @@ import os
 import queue
 import sys
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO, TextIO
 
@@ -104,7 +104,7 @@ def open_output(path: str | None) -> Iterator[TextIO]:
         os.replace(written, target)
 
 
-def read_lines(source: Path | BinaryIO, name: str = "input") -> Iterator[str]:
+def read_lines(source: Path | BinaryIO, name: str = "input") -> Generator[str, None, None]:
     """Yields the lines of UTF-8 text, divided at line feeds and nowhere else.
 
     A byte-order mark and carriage returns before the ends are no text.
@@ -179,8 +179,10 @@ def read_pairs(source: Path, target: Path) -> Iterator[tuple[str, str]]:
                 f"{source} has {counted(counts[0], 'line')}, but {target} has {counts[1]:,}; "
                 "line n of one must translate line n of the other"
             )
-    pairs = itertools.zip_longest(read_lines(source), read_lines(target))
-    for number, (first, second) in enumerate(pairs):
+    # Without names: an error would keep what has one, and with it the open files.
+    for number, (first, second) in enumerate(
+        itertools.zip_longest(read_lines(source), read_lines(target))
+    ):
         if first is None or second is None:
             short, other = (source, target) if first is None else (target, source)
             raise InputError(

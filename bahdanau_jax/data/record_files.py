@@ -4,6 +4,7 @@ A record names its texts by keys, `data.source_language` and `data.target_langua
 into a record inside it, as `translation.en`.
 """
 
+import contextlib
 import csv
 import hashlib
 import json
@@ -116,23 +117,26 @@ class CsvSource(RecordSource):
     KIND, ENDING = "csv", ".csv"
 
     def _records(self, path: pathlib.Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
-        rows = csv.reader((f"{line}\n" for line in read_lines(path)), strict=True)
         names: list[str] | None = None
-        try:
-            for row in rows:
-                if names is None:
-                    names = row
-                    if len({*names}) < len(names):
-                        raise InputError(f"{path}: the first line names a column twice")
-                elif row and len(row) != len(names):
-                    raise InputError(
-                        f"{path}, line {rows.line_num}: {counted(len(row), 'column')}, but the "
-                        f"first line names {len(names)}; put what has a comma in quotation marks"
-                    )
-                elif row:
-                    yield f"line {rows.line_num}", dict(zip(names, row, strict=True))
-        except csv.Error as error:
-            raise InputError(f"{path}, line {rows.line_num}: no CSV ({flat(error)})") from error
+        # An error keeps `rows`, and with it the file open, if that isn't closed here.
+        with contextlib.closing(read_lines(path)) as lines:
+            rows = csv.reader((f"{line}\n" for line in lines), strict=True)
+            try:
+                for row in rows:
+                    if names is None:
+                        names = row
+                        if len({*names}) < len(names):
+                            raise InputError(f"{path}: the first line names a column twice")
+                    elif row and len(row) != len(names):
+                        raise InputError(
+                            f"{path}, line {rows.line_num}: {counted(len(row), 'column')}, but "
+                            f"the first line names {len(names)}; put what has a comma in "
+                            "quotation marks"
+                        )
+                    elif row:
+                        yield f"line {rows.line_num}", dict(zip(names, row, strict=True))
+            except csv.Error as error:
+                raise InputError(f"{path}, line {rows.line_num}: no CSV ({flat(error)})") from error
 
 
 class ParquetSource(RecordSource):
@@ -168,7 +172,8 @@ class ParquetSource(RecordSource):
                             number += 1
                             yield f"row {number}", record
             else:
-                with pyarrow.parquet.ParquetFile(path) as file:
+                # Opened here: where the file is none, pyarrow would leave it open.
+                with pyarrow.OSFile(str(path)) as raw, pyarrow.parquet.ParquetFile(raw) as file:
                     wanted = [name for name in file.schema_arrow.names if name in keys]
                     for batch in file.iter_batches(columns=wanted):
                         for record in batch.to_pylist():

@@ -134,8 +134,7 @@ def _token_links(
     corpus: Corpus, vocabularies: Vocabularies, path: Path, base: int
 ) -> Iterator[Pair]:
     """Yields the linked tokens of each pair that has text: source places, and the target's."""
-    both = itertools.zip_longest(corpus.training_lines(), read_lines(path))
-    for number, (pair, line) in enumerate(both, 1):
+    for number, (pair, line) in _pairs_with_links(corpus, path):
         if pair is None or line is None:
             raise _miscounted(path, *_count(corpus, path))
         lengths = _word_lengths(vocabularies, pair)
@@ -152,6 +151,16 @@ def _token_links(
             for t in range(begins[1][j], begins[1][j + 1])
         ]
         yield [UNK + s for s, _ in tokens], [UNK + t for _, t in tokens]
+
+
+def _pairs_with_links(
+    corpus: Corpus, path: Path
+) -> Iterator[tuple[int, tuple[tuple[str, str] | None, str | None]]]:
+    """Numbers pairs and their lines from 1; gives None for those that one of the two lacks.
+
+    To be looped over without a name: an error keeps what has one, and with it the open file.
+    """
+    return enumerate(itertools.zip_longest(corpus.training_lines(), read_lines(path)), 1)
 
 
 def _links(path: Path, number: int, line: str, base: int) -> list[Link]:
@@ -196,8 +205,8 @@ def _outside(
     if lines != pairs:  # then the link may well be another pair's
         return _miscounted(path, lines, pairs)
     other, fits, sizes = 1 - base, True, (0, 0)
-    both = zip(corpus.training_lines(), read_lines(path), strict=True)
-    for place, (pair, line) in enumerate(both, 1):
+    for place, (pair, line) in _pairs_with_links(corpus, path):
+        assert pair is not None and line is not None, "the lines were counted"
         lengths = _word_lengths(vocabularies, pair)
         if place == number:
             sizes = len(lengths[0]), len(lengths[1])

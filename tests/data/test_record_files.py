@@ -8,6 +8,7 @@ import pyarrow
 import pyarrow.ipc
 import pyarrow.parquet
 import pytest
+from open_files import open_files
 
 from bahdanau_jax.config import DataConfig
 from bahdanau_jax.data.corpus import Corpus, Example
@@ -156,6 +157,7 @@ def test_what_is_wrong_is_one_line_with_its_place(name, tmp_path):
     with pytest.raises(InputError, match=said) as refused:
         list(opened(kind, tmp_path).examples("train"))
     assert "\n" not in str(refused.value) and f"train.{kind}" in str(refused.value)
+    assert open_files(tmp_path) == []
 
 
 def test_without_keys_or_files_it_says_so(tmp_path):

@@ -6,6 +6,7 @@ import random
 
 import numpy as np
 import pytest
+from open_files import open_files
 
 from bahdanau_jax.config import DataConfig, VocabularyConfig
 from bahdanau_jax.data import training_links
@@ -139,6 +140,7 @@ def test_what_cannot_be_is_said_in_one_line(lines, changes, says, tmp_path):
     message = str(caught.value)
     assert message.startswith("data.train_links: ") and "\n" not in message
     assert [part for part in says if part not in message] == [], message
+    assert open_files(tmp_path) == []
     assert not [x for x in (cache_directory() / "tokens").iterdir() if x.name.startswith(".")]
 
 
