@@ -18,7 +18,7 @@ import numpy as np
 from jax import lax
 from jax.experimental import multihost_utils
 
-from bahdanau_jax.errors import InputError, flat
+from bahdanau_jax.errors import InputError, RunError, flat
 from bahdanau_jax.runtime import devices
 
 HEARTBEAT = 30  # seconds without a sign of life before a process counts as dead
@@ -103,24 +103,33 @@ def from_first(value: Any) -> Any:
 
 @contextlib.contextmanager
 def together() -> Iterator[None]:
-    """Raises in every process the InputError that one of them meets within; they wait at the end.
+    """Raises in every process what goes wrong in one of them within; they wait at the end.
 
     Within it no process may wait for another.
+
+    Raises:
+      InputError: one met an InputError.
+      RunError: one met any other error, which it raises itself.
     """
     if count() == 1:
         yield
         return
-    message = b""
+    failure, message = None, b""
     try:
         yield
-    except InputError as error:
-        message = str(error).encode()[:_LONGEST_MESSAGE]
+    except Exception as error:
+        failure = error
+        kind = "input" if isinstance(error, InputError) else "other"
+        message = f"{kind} {error}".encode()[:_LONGEST_MESSAGE]
     padded = np.zeros(_LONGEST_MESSAGE, np.uint8)
     padded[: len(message)] = np.frombuffer(message, np.uint8)
-    for number, row in enumerate(np.asarray(multihost_utils.process_allgather(padded))):
-        text = row.tobytes().rstrip(b"\0").decode(errors="ignore")
-        if text:
-            raise InputError(f"process {number}: {text}")
+    rows = np.asarray(multihost_utils.process_allgather(padded))
+    if failure and not isinstance(failure, InputError):
+        raise failure
+    for number, row in enumerate(rows):
+        kind, _, text = row.tobytes().rstrip(b"\0").decode(errors="ignore").partition(" ")
+        if kind:
+            raise (InputError if kind == "input" else RunError)(f"process {number}: {text}")
 
 
 class Vote:

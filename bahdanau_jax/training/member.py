@@ -75,8 +75,9 @@ class Member:
         restored = self.checkpoints.restore(template, which)
         self.record = LoopState.from_saved(restored.progress)
         lines, digest = self.record.lines, self.record.lines_digest
-        history.check_best(self.directory, self.record.best_step, self.checkpoints)
-        history.check_metrics(self.directory, restored.step, lines, digest)
+        with processes.together():
+            history.check_best(self.directory, self.record.best_step, self.checkpoints)
+            history.check_metrics(self.directory, restored.step, lines, digest)
         return restored
 
     def open(

@@ -92,7 +92,7 @@ def train_members(
       RunError: the training can't go on.
       Stopped: a signal asked for it; what there was is saved.
     """
-    with contextlib.ExitStack() as stack:
+    with contextlib.ExitStack() as stack, processes.until_one_dies():
         notice = stack.enter_context(Notice())
         tell = say if processes.is_first() else say_nothing
         flags = {"init_from": init_from is not None, "restart": restart}
@@ -100,21 +100,21 @@ def train_members(
         if restart:
             _move_aside(members, tell)
         ready = _check(stack, members, make_program, init_from, tell)
-        if processes.is_first():
-            _claim(members, ready)
+        with processes.together():
+            if processes.is_first():
+                _claim(members, ready)
         trainer, splits = ready.trainer, ready.splits
         claimed()
-        with processes.until_one_dies():
-            trainer.train(splits[0], notice)
-            for member in members:
-                if member.failure:
-                    continue
-                best = member.checkpoints.restore_params(trainer.template().params, "best")
-                if processes.is_first():
-                    params = devices.replicate(best.state)
-                    run = TrainedRun(member.config, best.step, params, trainer.evaluator)
-                    member.conclude(run, splits)
-            processes.from_first(None)
+        trainer.train(splits[0], notice)
+        for member in members:
+            if member.failure:
+                continue
+            best = member.checkpoints.restore_params(trainer.template().params, "best")
+            if processes.is_first():
+                params = devices.replicate(best.state)
+                run = TrainedRun(member.config, best.step, params, trainer.evaluator)
+                member.conclude(run, splits)
+        processes.from_first(None)
 
 
 def check_members(
@@ -176,8 +176,10 @@ def _check(
             workdir.check_config(member.directory, member.config, MAY_CHANGE)
     for member in members:
         member.open_checkpoints(stack)
-        if member.checkpoints.latest_step() is None:
-            history.check_checkpoints(member.directory, config.train.checkpoint_every)
+        is_new = member.checkpoints.latest_step() is None
+        with processes.together():
+            if is_new:
+                history.check_checkpoints(member.directory, config.train.checkpoint_every)
     resumed, origin = saved_step(members), None
     if init_from is not None and resumed is None:
         origin = WarmStart(init_from, config)
@@ -256,8 +258,15 @@ class WarmStart:
           InputError: there is no run, or its model is another; names the fields that differ.
         """
         self._directory = Path(directory)
+        with processes.together():
+            self._check_config(config)
+        self.vocabulary = self._directory / "vocabulary"
+        with self._checkpoints() as checkpoints:
+            self._step = checkpoints.choose("best")
+
+    def _check_config(self, config: Config) -> None:
         try:
-            theirs = workdir.read_config(directory)
+            theirs = workdir.read_config(self._directory)
         except InputError as error:
             raise InputError(f"--init_from={error}") from error
         differing = [
@@ -267,12 +276,9 @@ class WarmStart:
         ]
         if differing:
             raise InputError(
-                f"--init_from={directory} holds another model: {'; '.join(differing)}; give the "
-                "values that it was trained with"
+                f"--init_from={self._directory} holds another model: {'; '.join(differing)}; give "
+                "the values that it was trained with"
             )
-        self.vocabulary = self._directory / "vocabulary"
-        with self._checkpoints() as checkpoints:
-            self._step = checkpoints.choose("best")
 
     def check(self, vocabularies: Vocabularies) -> None:
         """Raises InputError if the new run has vocabularies of its own already."""

@@ -58,7 +58,7 @@ class Restored(NamedTuple):
 
 
 class Checkpoints:
-    """The checkpoints of one run; every process of it calls every method, in the same order.
+    """The checkpoints of one run; its processes save, restore and choose together, in one order.
 
     Reading never writes, so a run may be evaluated while it trains. A context manager.
 
@@ -156,7 +156,7 @@ class Checkpoints:
     def best_steps(self) -> list[int]:
         """Returns the steps of the best checkpoints that are there, the best first."""
         self.wait()
-        return processes.from_first(self._ranked())
+        return self._ranked()
 
     def choose(self, which: Which) -> int:
         """Returns the step that `restore` would read; raises as it does."""

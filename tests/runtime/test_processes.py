@@ -1,5 +1,6 @@
 """Several processes, here two on one machine that speak over its loopback interface."""
 
+import shutil
 import signal
 import socket
 from pathlib import Path
@@ -142,6 +143,71 @@ def test_hosts_that_were_started_otherwise_are_refused_before_anything_is_writte
             assert ended.lines[-1].startswith("launch.py: process 1: it was started otherwise")
             assert words in ended.lines[-1]
         assert not (scratch / "run").exists()
+
+
+def the_same(scratch):
+    shutil.copytree(scratch / "first", scratch / "second")
+    return scratch / "second"
+
+
+def another_run(scratch):
+    launch([*FLAGS, "--workdir=second", "--config.train.steps=20"], scratch)
+
+
+def no_checkpoints(scratch):
+    shutil.rmtree(the_same(scratch) / "checkpoints")
+
+
+def no_metrics(scratch):
+    (the_same(scratch) / "metrics.jsonl").unlink()
+
+
+def another_model(scratch):
+    flags = [*FLAGS, "--config.train.steps=1", "--config.model.embedding=3"]
+    launch([*flags, "--workdir=second"], scratch)
+
+
+# What the second host finds, which of its flags differ, and what both processes say then.
+OTHER_FILES = {
+    "no run": (lambda scratch: None, "workdir", "isn't the one that process 0 reads"),
+    "another run": (another_run, "workdir", "isn't the one that process 0 reads"),
+    "no checkpoints": (no_checkpoints, "workdir", "isn't the one that process 0 reads"),
+    "no metrics": (no_metrics, "workdir", "second/metrics.jsonl has 0 of the 5 lines that it had"),
+    "another model": (another_model, "workdir", "second holds a run of another configuration"),
+    "nothing to begin with": (lambda scratch: None, "init_from", "--init_from=second"),
+    "another beginning": (another_model, "init_from", "--init_from=second holds another model"),
+    "another beginning's step": (another_run, "init_from", "isn't the one that process 0 reads"),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", OTHER_FILES)
+def test_hosts_that_find_other_files_are_refused_in_the_same_words(case, scratch):
+    prepare, differing, words = OTHER_FILES[case]
+    assert launch([*FLAGS, "--workdir=first", "--config.train.steps=20"], scratch).status == 0
+    prepare(scratch)
+    flags = ["--config.train.steps=40", f"--{differing}=first"]
+    if differing == "init_from":
+        flags.append("--workdir=new")
+    for process in start_two(flags, scratch, [f"--{differing}=second"]):
+        ended = process.finish(timeout=240)
+        assert ended.status == 2, ended.err
+        assert ended.lines[-1].startswith("launch.py: process 1: ")
+        assert words in ended.lines[-1]
+    assert steps_saved(scratch / "first", "latest")[-1] == 20
+    assert [path.name for path in (scratch / "new").glob("*")] in ([], [".lock"])
+
+
+@pytest.mark.slow
+def test_a_workdir_that_the_first_host_cannot_write_is_said_by_both(scratch):
+    (scratch / "run").mkdir()
+    (scratch / "run" / "vocabulary").write_text("")
+    for process in start_two(["--workdir=run", "--config.train.steps=20"], scratch):
+        ended = process.finish(timeout=240)
+        assert ended.status == 1, ended.err
+        assert "run/vocabulary" in ended.lines[-1]
+        assert "File exists" in ended.lines[-1]
+        assert "Traceback" not in ended.err
 
 
 @pytest.mark.parametrize(
