@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from bahdanau_jax.data.gold_links import GoldLinks, parse_line, reverse
 from bahdanau_jax.data.text_files import given_path
-from bahdanau_jax.errors import InputError
+from bahdanau_jax.errors import InputError, flat
 from bahdanau_jax.terminal import say
 
 if TYPE_CHECKING:
@@ -39,10 +39,11 @@ class TfdsSource:
         """
         self._place = f"tfds:{name}"
         self._features = (source_feature, target_feature)
-        self._builder = _builder(
-            name, str(given_path(directory, "data.directory")) if directory else None
-        )
-        features = list(self._builder.info.features or ())  # pyright: ignore[reportArgumentType]
+        self._directory = str(given_path(directory, "data.directory")) if directory else None
+        with self._undamaged():
+            _check_files(name, self._directory)
+            self._builder = _builder(name, self._directory)
+            features = list(self._builder.info.features or ())  # pyright: ignore[reportArgumentType]
         for field, feature in (("source", source_feature), ("target", target_feature)):
             if feature not in features:
                 raise InputError(
@@ -98,18 +99,38 @@ class TfdsSource:
 
         # The records' own bytes: decoding through the features takes several times as long.
         open_split: Any = self._builder.as_data_source
-        records = open_split(
-            self._names[split], deserialize_method=tfds.decode.DeserializeMethod.RAW_BYTES
-        )
+        name = self._names[split]
+        with self._undamaged():
+            records = open_split(name, deserialize_method=tfds.decode.DeserializeMethod.RAW_BYTES)
+            said = self._builder.info.splits[name].num_examples
+            if len(records) < said:
+                raise ValueError(f"{split} has {len(records)} examples in place of {said}")
         parse = tf_example_pb2.Example.FromString  # pyright: ignore[reportAttributeAccessIssue]
         for start in range(0, len(records), _BLOCK):
             block = range(start, min(start + _BLOCK, len(records)))
-            for number, record in zip(block, records.__getitems__(block), strict=True):
-                features = parse(record).features.feature
+            with self._undamaged():
+                parsed = [parse(record).features.feature for record in records.__getitems__(block)]
+            for number, features in zip(block, parsed, strict=True):
                 try:
                     yield [_texts(features[name]) for name in names]
                 except ValueError as error:
                     raise InputError(f"{self._place}, {split} example {number}: {error}") from error
+
+    @contextlib.contextmanager
+    def _undamaged(self) -> Iterator[None]:
+        """Raises InputError in place of whatever the libraries raise at files that are damaged."""
+        try:
+            yield
+        except InputError:
+            raise
+        except Exception as error:
+            name = self._place.removeprefix("tfds:")
+            words = f"{type(error).__name__}: {flat(error)}"[:200]
+            again = "by the same command" if _own(name) else _commands(name, self._directory)
+            raise InputError(
+                f"{self._place}: what is prepared in {_folder(name, self._directory)} is damaged "
+                f"({words}); move it away, and prepare it again: {again}"
+            ) from error
 
 
 def _texts(feature: Any) -> list[str]:
@@ -123,16 +144,37 @@ def _texts(feature: Any) -> list[str]:
     return texts
 
 
+def _own(name: str) -> type["DatasetBuilder"] | None:
+    """Returns the builder of a data set of this project; None: it is somebody else's."""
+    from bahdanau_jax.data import datasets
+
+    base = name.partition(":")[0].partition("/")[0]
+    return {builder.name: builder for builder in datasets.BUILDERS}.get(base)
+
+
+def _folder(name: str, directory: str | None) -> pathlib.Path:
+    """Returns where every configuration and version of a data set is prepared."""
+    from tensorflow_datasets.core import constants
+
+    base = name.partition(":")[0].partition("/")[0]
+    return pathlib.Path(directory or constants.DATA_DIR) / base
+
+
+def _check_files(name: str, directory: str | None) -> None:
+    """Refuses what would keep its reader waiting for ever, as a FIFO does."""
+    for path in _folder(name, directory).rglob("*"):
+        if path.exists() and not (path.is_file() or path.is_dir()):
+            raise ValueError(f"{path} is neither a file nor a directory")
+
+
 def _builder(name: str, directory: str | None) -> "DatasetBuilder":
     """Returns the builder of a data set that is prepared."""
     # Imported here and not above: it takes a second, and text files don't need it.
     import tensorflow_datasets as tfds
 
-    from bahdanau_jax.data import datasets
-
     base, colon, version = name.partition(":")
     base, slash, configuration = base.partition("/")
-    own = {builder.name: builder for builder in datasets.BUILDERS}.get(base)
+    own: Any = _own(name)
     if own is not None:
         configurations = list(own.builder_configs)
         names = [f"{base}/{each}" for each in configurations] or [base]
@@ -147,6 +189,9 @@ def _builder(name: str, directory: str | None) -> "DatasetBuilder":
         # Made anew each time: a builder learns what is on the disk when it is made.
         make = functools.partial(own, data_dir=directory, config=configuration or None)
         if not _is_prepared(make()):
+            # TFDS renames a whole folder into place, and takes one that is there for complete.
+            if pathlib.Path(make().data_dir).exists() and not _is_prepared(make()):
+                raise ValueError(f"{make().data_dir} has no dataset_info.json")
             _prepare(make())
         return make()
 

@@ -126,10 +126,7 @@ class Member:
         try:
             self._figures.write(step, sums, shape)
         except RunError as error:
-            if self.failed is None:
-                raise
-            self.failure = str(error)
-            self.failed(self.failure)
+            self._fail(error)
 
     def conclude(self, run: TrainedRun, splits: list[EvaluationSplit]) -> None:
         """Evaluates what came of it; see `evaluation_report.conclude`.
@@ -137,9 +134,23 @@ class Member:
         Args:
           run: with its best parameters.
           splits: the development split, then the test splits.
+
+        Raises:
+          RunError: its figures would take the place of a better checkpoint's, which is damaged, and
+            there is nobody to tell.
         """
+        try:
+            history.check_result(self.directory, self.record.best_step, run.step)
+        except RunError as error:
+            return self._fail(error)
         with contextlib.ExitStack() as stack:
             if self.log is not None:
                 log = stack.enter_context(self.log.open("a", encoding="utf-8"))
                 stack.enter_context(contextlib.redirect_stdout(log))
             evaluation_report.conclude(run, self.directory, splits)
+
+    def _fail(self, error: RunError) -> None:
+        if self.failed is None:
+            raise error
+        self.failure = str(error)
+        self.failed(self.failure)

@@ -110,11 +110,11 @@ def train_members(
             if member.failure:
                 continue
             best = member.checkpoints.restore_params(trainer.template().params, "best")
-            if processes.is_first():
-                params = devices.replicate(best.state)
-                run = TrainedRun(member.config, best.step, params, trainer.evaluator)
-                member.conclude(run, splits)
-        processes.from_first(None)
+            with processes.together():
+                if processes.is_first():
+                    params = devices.replicate(best.state)
+                    run = TrainedRun(member.config, best.step, params, trainer.evaluator)
+                    member.conclude(run, splits)
 
 
 def check_members(

@@ -6,7 +6,7 @@ goes on from. So what somebody lost must be told before it is overwritten.
 
 from pathlib import Path
 
-from bahdanau_jax.errors import InputError
+from bahdanau_jax.errors import InputError, RunError
 from bahdanau_jax.workdir import manifest, metrics_log
 from bahdanau_jax.workdir.checkpoints import Checkpoints
 from bahdanau_jax.workdir.metrics_log import METRICS, RESULT, read_metrics
@@ -59,6 +59,27 @@ def check_best(workdir: Path, step: int, checkpoints: Checkpoints) -> None:
     newer = max(checkpoints.best_steps(), default=0) > step  # saved before the run was killed
     if step and step not in checkpoints.steps() and not newer:
         raise InputError(f"{workdir}: its best checkpoint, of step {step:,}, is gone; {REMEDY}")
+
+
+def check_result(workdir: Path, best_step: int, step: int) -> None:
+    """Refuses to put another checkpoint's figures in place of those of a best that is damaged.
+
+    Args:
+      workdir: the run's directory.
+      best_step: of its best checkpoint; 0: there is none.
+      step: of the checkpoint that could be read in its place, or of the best itself.
+
+    Raises:
+      RunError: result.json holds the best one's figures, and nobody could bring them back.
+    """
+    if not best_step or step == best_step:
+        return
+    if (metrics_log.read_result(workdir) or {}).get("step") == best_step:
+        raise RunError(
+            f"{workdir}: its best checkpoint, of step {best_step:,}, is damaged, and {RESULT}, "
+            "which holds its figures, stays as it is; bring a copy of it back, or evaluate "
+            f"step {step:,} with --mode=evaluate --checkpoint={step}"
+        )
 
 
 def check_metrics(workdir: Path, step: int, lines: int, digest: int = 0) -> None:

@@ -1,8 +1,10 @@
 import pathlib
 import shutil
+import signal
 import sys
 
 import numpy as np
+import path_damages
 import pytest
 import tensorflow_datasets as tfds
 from tensorflow_datasets.testing import mocking
@@ -10,6 +12,7 @@ from tensorflow_datasets.testing import mocking
 from bahdanau_jax.config import DataConfig
 from bahdanau_jax.data import tfds_source
 from bahdanau_jax.data.corpus import Corpus, Example
+from bahdanau_jax.data.datasets.synthetic import Synthetic
 from bahdanau_jax.errors import InputError
 
 ROWS = {
@@ -228,3 +231,62 @@ def test_another_file_format_is_refused(tmp_path):
 def test_a_version_that_a_data_set_of_the_project_has_not_is_refused():
     with pytest.raises(InputError, match=r"give tfds:reverse:1\.0\.0"):
         tfds_source.TfdsSource("reverse:9.9.9", "source", "target")
+
+
+def flip(path, other):
+    for file in path_damages.files_in(path):
+        content = bytearray(file.read_bytes())
+        content[len(content) // 2] ^= 1
+        file.write_bytes(content)
+
+
+DAMAGES = [path_damages.truncate, path_damages.zero, path_damages.delete, path_damages.directory]
+DAMAGES += [path_damages.fifo, flip]
+
+
+def read_damaged(open_corpus, root, name, how, whole):
+    """Reads a set with one damage; returns the complaint, None if all is as it was."""
+    shutil.copytree(whole, root)
+    how(root / name, root)
+    signal.alarm(60)
+    try:
+        corpus = open_corpus(root)
+        read = {split: list(corpus.examples(split)) for split in corpus.splits}
+    except InputError as error:
+        return str(error)
+    finally:
+        signal.alarm(0)
+        shutil.rmtree(root)
+    assert read == {s: list(open_corpus(whole).examples(s)) for s in ("train", "dev", "test")}
+    return None
+
+
+@pytest.mark.parametrize("how", DAMAGES)
+def test_a_damage_of_what_is_prepared_is_said_or_changes_nothing(how, prepared, tmp_path):
+    root = pathlib.Path(prepared)
+    names = [path.relative_to(root) for path in (root / "tiny_pairs").rglob("*")]
+    said = {
+        name: read_damaged(tiny, tmp_path / "set", name, how, root)
+        for name in [*names, pathlib.Path("tiny_pairs")]
+    }
+    assert sum(words is not None for words in said.values()) >= len(said) - 2
+    for words in said.values():
+        assert words is None or (words.startswith("tfds:tiny_pairs") and "\n" not in words)
+    records = [words for name, words in said.items() if "array_record" in name.name]
+    assert len(records) == 3 and all(records)
+
+
+@pytest.mark.parametrize("how", DAMAGES)
+def test_a_damaged_set_of_the_project_is_prepared_again_or_refused(how, tmp_path, monkeypatch):
+    monkeypatch.setattr(Synthetic, "SIZES", {"train": 30, "validation": 3, "test": 3})
+
+    def open_corpus(root):
+        return tiny(root, "tfds:reverse", "source", "target")
+
+    open_corpus(tmp_path / "whole")
+    root = tmp_path / "whole"
+    names = [path.relative_to(root) for path in [root / "reverse", *(root / "reverse").rglob("*")]]
+    assert len(names) == 8
+    for name in names:
+        words = read_damaged(open_corpus, tmp_path / "set", name, how, root)
+        assert words is None or ("tfds:reverse" in words and "\n" not in words)

@@ -94,6 +94,23 @@ def test_a_run_that_lost_its_best_checkpoint_is_told(trained, run, caplog):
         assert_refused(trained.config, run, f"its best checkpoint, of step {best}, is gone")
 
 
+def test_the_figures_of_a_best_checkpoint_that_is_damaged_stay(trained, run):
+    best, latest = steps_saved(run, "best")[0], steps_saved(run, "latest")[-1]
+    assert best != latest
+    for path in run.glob(f"checkpoints/*/*{best}/*/*"):
+        if path.is_file():
+            path.write_bytes(b"damaged")
+    result = (run / "result.json").read_bytes()
+    with pytest.raises(RunError, match=rf"of step {best}, is damaged.*--checkpoint={latest}$"):
+        quietly(trained.config, run)
+    assert (run / "result.json").read_bytes() == result
+    # A result that isn't the best one's may be replaced.
+    values = json.loads(result) | {"step": latest}
+    (run / "result.json").write_text(to_json({k: x for k, x in values.items() if k != "checksum"}))
+    quietly(trained.config, run)
+    assert json.loads((run / "result.json").read_bytes())["step"] == latest
+
+
 def test_a_run_that_was_killed_before_its_first_save_has_lost_nothing(tmp_path):
     history.check_checkpoints(tmp_path, 9)
     with MetricsWriter(tmp_path, mirror=False) as writer:
